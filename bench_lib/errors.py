@@ -1,0 +1,70 @@
+"""Every error a user can meet, each one clear sentence: found, expected, what to do.
+
+CudaGainsError
+├── UsageError      the command or a file is wrong               exit code 2 (pytest: 4)
+│   └── DataError   a results file cannot be read as data
+├── Refused         measuring here would give wrong results      exit code 4
+├── Unavailable     this case cannot run here: `skipped`
+├── NotApplicable   this case has no meaning in this stack
+├── WrongResult     the checked result is outside its tolerance
+├── CaseTimeout     a case passed its own budget
+└── CudaError       a CUDA call failed; carries the code and its name
+"""
+
+
+class CudaGainsError(Exception):
+    """The root of the tree; its text is what the user reads."""
+
+
+class UsageError(CudaGainsError):
+    """Wrong use: names what was found, what was expected and what to do."""
+
+
+class DataError(UsageError):
+    """A results file that is damaged, foreign or of an unknown schema; names the file."""
+
+
+class Refused(CudaGainsError):
+    """Measuring is refused, because the numbers would be wrong."""
+
+
+class Unavailable(CudaGainsError):
+    """Something the case needs is not on this machine; the case is `skipped` with this text."""
+
+
+class NotApplicable(CudaGainsError):
+    """The case has no meaning in this stack; the case is `not-applicable` with this text."""
+
+
+class WrongResult(CudaGainsError):
+    """A result was checked and is outside its tolerance; the case gets no timing."""
+
+
+class CaseTimeout(CudaGainsError):
+    """A case passed its own wall-time budget."""
+
+
+class CudaError(CudaGainsError):
+    """A CUDA call returned an error.
+
+    `code` is the number the API gave, `call` the function that gave it.
+    """
+
+    OUT_OF_MEMORY = 2
+
+    def __init__(self, call: str, code: int, name: str = "") -> None:
+        self.call = call
+        self.code = code
+        super().__init__(f"{call} failed with CUDA error {code}{f' ({name})' if name else ''}")
+
+    @property
+    def sticky(self) -> bool:
+        """Whether the context is unusable after this error, so that the process must end."""
+        return self.code in _STICKY
+
+
+# Errors after which every later call in the process fails too (cuda.h: "leaves the process in an
+# inconsistent state"): ECC, illegal address, launch timeout, assert, hardware stack, illegal
+# instruction, misaligned address, invalid address space, invalid pc, launch failed, contained,
+# unknown.
+_STICKY = frozenset({214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})

@@ -1,0 +1,227 @@
+"""The journal of a run: one JSON line an event, fsynced before the next; then Parquet, atomically.
+
+A run is written here first, so that kill -9 loses at most the case in flight. `finish` turns the
+journal into the three Parquet files of the run, the runs table last: a run without it is not done.
+
+Events: `run` (a RunInfo and the suite's version), `identity` (whenever what is loaded changed; the
+last one counts), `start` (a case begins), `case` (a finished case with its samples), `end`.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench_lib import __version__, schema
+from bench_lib.errors import DataError
+from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """An open journal. Each method returns once its line is on disk."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    @property
+    def path(self) -> Path:
+        """The file written to."""
+        return self._path
+
+    def run(self, info: RunInfo, suite_commit: str = "") -> None:
+        """The first line: which run this is."""
+        suite = {"suite_version": __version__, "suite_commit": suite_commit}
+        self._write("run", {**dataclasses.asdict(info), **suite, "measure_version": MEASURE_VERSION})
+
+    def identity(self, identity: Identity) -> None:
+        """What is loaded now; written at the start and again whenever it changed."""
+        self._write("identity", dataclasses.asdict(identity))
+
+    def start(self, nodeid: str, case_id: str, budget_seconds: float) -> None:
+        """A case begins. A journal that ends here tells which case the process died in."""
+        self._write("start", {"nodeid": nodeid, "case_id": case_id, "budget_seconds": budget_seconds})
+
+    def case(self, measurement: Measurement, policy: str) -> None:
+        """A finished case."""
+        self._write("case", {**_case_record(measurement), "policy": policy})
+
+    def end(self, exit_code: int) -> None:
+        """The run came to its own end."""
+        self._write("end", {"exit_code": exit_code})
+
+    def close(self) -> None:
+        """Close the file; nothing is pending."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, event: str, record: Mapping[str, Any]) -> None:
+        line = json.dumps(finite({"event": event, "at": time.time(), **record}), separators=(",", ":"))
+        data = line.encode() + b"\n"
+        while data:  # a disk that fills up may take a part only
+            data = data[os.write(self._fd, data) :]
+        os.fsync(self._fd)
+
+
+def finite(value: Any) -> Any:
+    """The value with every NaN and infinity replaced by None, for strict JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
+
+
+def _case_record(measurement: Measurement) -> Row:
+    case, series = measurement.case, measurement.series
+    record: Row = {
+        "family": case.family,
+        "op": case.op,
+        "case_id": case.case_id,
+        "params": case.params_json,
+        "metric": case.metric,
+        "status": measurement.status,
+        "reason": measurement.reason,
+        "margin": measurement.margin,
+        "position": measurement.position,
+        "nodeid": measurement.nodeid,
+        "started_at": measurement.started_at,
+        "wall_seconds": measurement.wall_seconds,
+        "world_size": measurement.world_size,
+        "measure_version": MEASURE_VERSION,
+        "n_samples": 0,
+        "n_flagged": 0,
+        **dataclasses.asdict(measurement.clocks),
+    }
+    if series is not None:
+        record |= {
+            "timing": series.timing,
+            "calls": series.calls,
+            "turns": series.turns,
+            "flop": series.work.flop,
+            "nbytes": series.work.nbytes,
+            "warmup_calls": series.warmup_calls,
+            "warnings": list(series.warnings),
+            "quantities": dict(series.quantities),
+            "facts": dict(series.facts),
+        }
+        if measurement.status is Status.OK:
+            record["seconds"] = list(series.seconds)
+            record["flags"] = list(series.flags)
+            record["n_samples"] = len(series.seconds)
+            record["n_flagged"] = sum(bool(flag) for flag in series.flags)
+    return record
+
+
+def read(path: Path) -> list[Row]:
+    """The events of a journal, in order. A last line cut off by a crash is left out.
+
+    Raises DataError when any other line is not an event, or the first one is not `run`.
+    """
+    events: list[Row] = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            event = json.loads(line)
+            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                raise ValueError("not an event")
+        except (ValueError, UnicodeDecodeError, RecursionError):
+            if number == len(lines) - 1:
+                break  # the last whole line may hold a block that never reached the disk
+            raise DataError(f"{path}: line {number} is not a journal event") from None
+        events.append(event)
+    if not events or events[0]["event"] != "run" or "run_id" not in events[0]:
+        raise DataError(f"{path}: does not begin with a run event; it is not a journal of this suite")
+    return events
+
+
+def rows(events: list[Row]) -> dict[str, list[Row]]:
+    """The rows of the three tables that a journal's events stand for."""
+    run = _run_row(events)
+    keys = {key: run[key] for key in ("run_id", "campaign", "stack", "arm", "round", "device")}
+    cases: list[Row] = []
+    samples: list[Row] = []
+    for event in events:
+        if event["event"] != "case":
+            continue
+        case = {**event, **keys}
+        cases.append(case)
+        case_keys = {f.name: case.get(f.name) for f in schema.SCHEMAS["samples"]}
+        flags = event.get("flags") or []
+        for i, seconds in enumerate(event.get("seconds") or []):
+            flag = flags[i] if i < len(flags) else ""
+            samples.append({**case_keys, "sample": i, "seconds": seconds, "flags": flag})
+    return {"samples": samples, "cases": cases, "runs": [run]}
+
+
+def _run_row(events: list[Row]) -> Row:
+    run = events[0]
+    identity = next((e for e in reversed(events) if e["event"] == "identity"), {})
+    end = next((e for e in reversed(events) if e["event"] == "end"), None)
+    machine = identity.get("machine") or {}
+    return {
+        **run,
+        "host": machine.get("host"),
+        "boot_id": machine.get("boot_id"),
+        "gpu_uuid": machine.get("gpu.uuid"),
+        "gpu_name": machine.get("gpu.name"),
+        "mig": machine.get("gpu.mig", ""),
+        "ended_at": events[-1].get("at"),
+        "complete": end is not None,
+        "exit_code": None if end is None else end.get("exit_code"),
+        "stack_identity": identity.get("stack"),
+        "driver_identity": identity.get("driver"),
+        "machine_identity": machine,
+        "settings": identity.get("settings"),
+        "quantities": identity.get("quantities"),
+    }
+
+
+def finish(journal: Path, folder: CampaignFolder) -> Path:
+    """Write a journal's Parquet files into `folder` and remove the journal; the runs file's path.
+
+    Each file is complete or not there at all, and the journal goes only when all are on disk.
+    """
+    events = read(journal)
+    run_id = str(events[0]["run_id"])
+    for name, table_rows in rows(events).items():
+        write_table(folder.table(name, run_id), schema.table(name, table_rows))
+    journal.unlink()
+    return folder.table("runs", run_id)
+
+
+def write_table(path: Path, data: pa.Table) -> None:
+    """Write one Parquet file under a temporary name, fsync it, and rename it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            pq.write_table(data, stream, compression="zstd")
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+assert tuple(schema.SCHEMAS) == TABLES  # runs last: it marks the run as done

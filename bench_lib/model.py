@@ -1,0 +1,275 @@
+"""The words of this project as types: read this page first.
+
+A *case* (family, op and parameters, the metric among them) is measured in a *run* (one process of
+one stack) under a *policy*, and gives a *measurement*. Runs sit in *rounds*, rounds in a
+*campaign*. Two sides of a campaign are compared case by case; a row of that is a *case change*.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+# Raised whenever a change of the code could move a number; cases of different versions are
+# never compared. The history of the reasons stands in CHANGELOG.md, "measurement changes".
+MEASURE_VERSION = 1
+
+Scalar = str | int | float | bool
+
+
+class Status(StrEnum):
+    """How a case ended. Only `ok` has samples that are compared."""
+
+    OK = "ok"
+    FAILED = "failed"
+    WRONG_RESULT = "wrong-result"
+    OUT_OF_MEMORY = "out-of-memory"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    HUNG = "hung"
+    SKIPPED = "skipped"
+    NOT_APPLICABLE = "not-applicable"
+
+
+# A run that holds one of these did not do what it was asked to do; the exit code says so.
+BAD = frozenset(
+    {
+        Status.FAILED,
+        Status.WRONG_RESULT,
+        Status.OUT_OF_MEMORY,
+        Status.TIMEOUT,
+        Status.CRASHED,
+        Status.HUNG,
+    }
+)
+
+
+class Change(StrEnum):
+    """What a comparison found for one case."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNCLEAR = "unclear"
+    NOT_COMPARABLE = "not comparable"
+
+
+class Timing(StrEnum):
+    """How one sample is taken (see bench_lib.timer)."""
+
+    COLD = "cold"
+    BATCH = "batch"
+    GRAPH = "graph"
+    HOST = "host"
+    NATIVE = "native"
+    FAKE = "fake"
+
+
+class Flag(StrEnum):
+    """A stated doubt about one sample. A flagged sample is kept, never dropped."""
+
+    THROTTLED = "throttled"  # NVML reported an active throttle reason around it
+    CLOCK_LOW = "clock-low"  # SM clock under 75 % of what the device can do under load
+    HOLD_TIMED_OUT = "hold-timed-out"  # the stream was not held until all work was queued
+    PREEMPTED = "preempted"  # the host thread lost its core inside a host-timed sample
+
+
+def join_flags(flags: "list[Flag] | tuple[Flag, ...]") -> str:
+    """The stored form of a sample's flags: names joined by "+", empty when there are none."""
+    return "+".join(flags)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of a case is counted as doing. Rates are derived when read, never stored."""
+
+    flop: float | None = None
+    nbytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question: family, op and parameters (the metric among them); the unit compared."""
+
+    family: str
+    op: str
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> str:
+        """The metric, `time` where the parameters name none."""
+        return str(self.params.get("metric", "time"))
+
+    @property
+    def params_json(self) -> str:
+        """The parameters as canonical JSON: keys sorted, no spaces."""
+        return json.dumps(dict(sorted(self.params.items())), separators=(",", ":"))
+
+    @property
+    def case_id(self) -> str:
+        """`family/op[key=value,...]` with keys sorted: stable over runs and machines."""
+        if not self.params:
+            return f"{self.family}/{self.op}"
+        inner = ",".join(f"{key}={_text(value)}" for key, value in sorted(self.params.items()))
+        return f"{self.family}/{self.op}[{inner}]"
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often and how long a case is measured. Runs of different policies are never pooled."""
+
+    name: str
+    samples: int
+    budget_seconds: float  # sampling stops here once `min_samples` are there
+    min_samples: int = 5
+    warmup_seconds: float = 0.1  # at least; on until stable
+    max_warmup_seconds: float = 1.0
+
+
+DEFAULT_POLICY = Policy("default", samples=50, budget_seconds=10.0)
+QUICK_POLICY = Policy("quick", samples=15, budget_seconds=3.0, warmup_seconds=0.02, max_warmup_seconds=0.3)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples of one metric in seconds per call, with the flags of each; what a timer gave.
+
+    `turns` names the set of turns the samples were taken in: in two series of one run with the
+    same non-empty `turns`, sample i of both belongs to one turn. A scalar is a series of one.
+    """
+
+    seconds: tuple[float, ...]
+    flags: tuple[str, ...] = ()  # joined flags, one string a sample; empty: none flagged
+    timing: Timing = Timing.HOST
+    calls: int = 1  # calls in one sample, a constant of the case
+    turns: str = ""
+    work: Work = Work()
+    warmup_calls: int = 0
+    warnings: tuple[str, ...] = ()
+    quantities: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def flag_of(self, sample: int) -> str:
+        """The joined flags of one sample, "" when it has none."""
+        return self.flags[sample] if self.flags else ""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What NVML said around a case; None where it said nothing."""
+
+    sm_clock_mhz_start: float | None = None
+    sm_clock_mhz_end: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c_start: float | None = None
+    temperature_c_end: float | None = None
+    power_w: float | None = None
+    throttle_reasons: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One finished case of one run: its end, its samples and what was seen around them."""
+
+    case: Case
+    status: Status
+    reason: str = ""
+    series: Series | None = None  # None unless status is ok
+    margin: float = 0.05
+    position: int = 0  # place in the order of the run
+    nodeid: str = ""
+    started_at: float = 0.0  # seconds since the epoch
+    wall_seconds: float = 0.0
+    world_size: int = 1
+    clocks: Clocks = Clocks()
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One run: which stack, where in the campaign, and how it was asked for."""
+
+    run_id: str
+    campaign: str
+    stack: str
+    arm: str  # the stack's place in a round; the baseline's second run is NAME#2
+    round: str = ""  # random id of the round; "" for a plain run
+    position: int = 0  # place of the arm in its round
+    device: str = "cpu"  # cuda or cpu
+    policy: str = DEFAULT_POLICY.name
+    seed: int = 0  # of the case order; 0: the order of the files
+    command: str = ""
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run ran on, as loaded and read back. Keys are dotted: `cudart.version`."""
+
+    stack: Mapping[str, str] = field(default_factory=dict)
+    driver: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    quantities: Mapping[str, float] = field(default_factory=dict)  # loop_overhead_seconds, ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which the two sides of a comparison differ."""
+
+    axis: str  # stack, driver, machine or settings
+    component: str  # cudart, torch, kernel, CUDA_MODULE_LOADING, ...
+    baseline: str
+    candidate: str
+
+
+@dataclass(frozen=True)
+class CaseChange:
+    """One case compared: ratio = candidate seconds / baseline seconds, and what it means."""
+
+    case_id: str
+    family: str
+    op: str
+    params: Mapping[str, Scalar]
+    metric: str
+    change: Change
+    reason: str
+    next_step: str = ""
+    unit: str = "seconds"  # "seconds", or the quantity's name for a row of quantities
+    n: int = 0  # pairs, or the smaller side's runs when unpaired
+    margin: float = 0.05
+    baseline: float | None = None  # geometric mean over the runs used, in `unit`
+    candidate: float | None = None
+    ratio: float | None = None
+    low: float | None = None  # 95 % interval of the ratio
+    high: float | None = None
+    q_change: float | None = None
+    q_same: float | None = None
+    sd: float | None = None  # of the log ratio over pairs; unpaired: of one pair's equivalent
+    log_ratios: tuple[float, ...] = ()  # one a pair, in run order; empty when unpaired
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides compared: what differs, the canaries, then the cases sorted by effect."""
+
+    baseline: str
+    candidate: str
+    campaign: str
+    interleaved: bool
+    pairing: str  # "rounds", "runs" (a contrast) or "unpaired"
+    differences: tuple[Difference, ...]
+    attribution: str  # "cudart 11.8.89 -> 12.4.127", "confounded: ...", "nothing differs"
+    canaries: tuple[CaseChange, ...]
+    canaries_moved: bool
+    cases: tuple[CaseChange, ...]
+    quantities: tuple[CaseChange, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()  # (case or file, why)
+    notes: tuple[str, ...] = ()
+
+    def counts(self) -> dict[Change, int]:
+        """Cases by change; canaries and quantities are not counted."""
+        return {change: sum(row.change is change for row in self.cases) for change in Change}

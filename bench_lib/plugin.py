@@ -1,0 +1,1 @@
+"""The pytest plugin: options, the `bench` fixture, the journal of a run."""
