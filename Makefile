@@ -1,0 +1,45 @@
+# Everything a person needs: `make bench` measures, `make test` tests, `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH_EXTRAS := measure,torch,report
+TEST_EXTRAS := $(BENCH_EXTRAS),dev
+
+.DEFAULT_GOAL := help
+.PHONY: help venv bench test lint clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(VENV)/.bench  ## build .venv: the suite with the extras measure, torch and report
+
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[$(BENCH_EXTRAS)]"
+	@touch $@
+
+# CuPy is built for one CUDA major: the one of the torch that is installed, where there is a GPU.
+$(VENV)/.cupy: $(VENV)/.bench
+	@major=$$($(BIN)/python -c "import torch; print((torch.version.cuda or '').split('.')[0] if torch.cuda.is_available() else '')"); \
+	if [ -n "$$major" ]; then $(BIN)/python -m pip install --quiet -e ".[cuda$$major]" && touch $@; fi
+
+$(VENV)/.test: $(VENV)/.bench pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[$(TEST_EXTRAS)]"
+	@touch $@
+
+bench: venv $(VENV)/.cupy  ## measure this machine into results/local
+	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json
+
+lint: $(VENV)/.test  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## install what is missing, check, and run the tests
+	$(BIN)/python -m pytest tests
+
+clean:  ## remove the environment and the caches, never results
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build *.egg-info

@@ -1,0 +1,271 @@
+"""The command `cuda-gains`: parse, call one function of the library, print. Imports are heavy below.
+
+Exit codes: 0; 1 a case failed (`run`) or `--fail-on` matched; 2 wrong use; 4 refused to measure.
+"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench_lib import __version__
+from bench_lib.errors import CudaGainsError, Refused, UsageError
+
+if TYPE_CHECKING:
+    from bench_lib.model import Comparison
+    from bench_lib.store import Data
+
+app = typer.Typer(
+    name="cuda-gains",
+    help="What a CUDA driver, toolkit or PyTorch upgrade did: measured, compared, judged.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+stacks_app = typer.Typer(help="The stacks of benchmarks/stacks.toml.", no_args_is_help=True)
+app.add_typer(stacks_app, name="stacks")
+
+
+class Format(StrEnum):
+    """How a comparison is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MD = "md"
+
+
+class FailOn(StrEnum):
+    """A change that makes `compare` exit with 1."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNCLEAR = "unclear"
+
+
+Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of all campaigns.")]
+Campaign = Annotated[
+    str | None, typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in.")
+]
+Wheels = Annotated[
+    Path | None,
+    typer.Option("--wheels", metavar="DIR", help="Wheels of runtimes, for a machine without an index."),
+]
+Contrast = Annotated[
+    str | None,
+    typer.Option(
+        "--contrast",
+        metavar="P=X:Y",
+        help="Compare value Y of parameter P with value X inside each run of one stack.",
+    ),
+]
+Sides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="A B",
+        help="Baseline and candidate: a stack or arm of the campaign, CAMPAIGN/STACK, a campaign that "
+        "holds one stack, or a --benchmark-json file. With --contrast: one STACK, or none.",
+    ),
+]
+Stacks = Annotated[list[str], typer.Argument(metavar="NAME...", help="Stacks by name.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"cuda-gains {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    stack: Annotated[
+        list[str],
+        typer.Option(
+            "--stack",
+            metavar="NAME",
+            help="A stack to measure; repeat it. The first is the baseline and runs twice a round.",
+        ),
+    ],
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="Finished rounds in the folder at the end.")
+    ] = 10,
+    campaign: Annotated[
+        str, typer.Option("--campaign", metavar="NAME", help="Name of the campaign.")
+    ] = "local",
+    family: Annotated[
+        list[str] | None,
+        typer.Option("--family", metavar="NAME", help="Only this family; repeat it for more."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="15 samples, core cases only.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also the grids families leave out.")] = False,
+    no_null: Annotated[
+        bool, typer.Option("--no-null", help="Do not run the baseline a second time in each round.")
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cuda or cpu.")] = "auto",
+    results: Results = Path("results"),
+    wheels: Wheels = None,
+    benchmarks: Annotated[
+        Path, typer.Option("--benchmarks", metavar="DIR", help="Folder of the benchmark files.")
+    ] = Path("benchmarks"),
+) -> None:
+    """Measure stacks in interleaved rounds, one process a stack and round; resumable."""
+    from rich.console import Console
+
+    from bench_lib import campaign as campaigns
+
+    plan = campaigns.Plan(
+        campaign=campaign,
+        results=results,
+        stacks=tuple(stack),
+        rounds=rounds,
+        families=tuple(family or ()),
+        quick=quick,
+        full=full,
+        null=not no_null,
+        device=device,
+        wheels=wheels,
+        benchmarks=benchmarks,
+    )
+    raise typer.Exit(campaigns.run(plan, Console(stderr=True)))
+
+
+@app.command()
+def compare(
+    sides: Sides = None,
+    campaign: Campaign = None,
+    results: Results = Path("results"),
+    contrast: Contrast = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    fail_on: Annotated[
+        list[FailOn] | None, typer.Option("--fail-on", help="Exit with 1 when a case did this.")
+    ] = None,
+) -> None:
+    """Compare two sides case by case: what differs, the canaries, each case, and the counts."""
+    from bench_lib import render
+
+    comparison, _ = _compared(sides, campaign, results, contrast)
+    if output is Format.TABLE:
+        render.text(comparison)
+    else:
+        typer.echo(getattr(render, {"md": "markdown"}.get(output, output))(comparison), nl=False)
+    changes = {str(row.change) for row in comparison.cases}
+    if changes & set(fail_on or ()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    sides: Sides = None,
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write.")] = Path(
+        "report"
+    ),
+    campaign: Campaign = None,
+    results: Results = Path("results"),
+    contrast: Contrast = None,
+) -> None:
+    """Write a comparison as Markdown with charts (PNG and SVG) into a folder."""
+    from bench_lib import report as reports
+
+    comparison, data = _compared(sides, campaign, results, contrast)
+    typer.echo(reports.write_folder(comparison, data, out))
+
+
+def _compared(
+    given: list[str] | None, campaign: str | None, results: Path, contrast: str | None
+) -> "tuple[Comparison, Data]":
+    from bench_lib import compare as comparing
+    from bench_lib import sides
+
+    names = given or []
+    if contrast is not None:
+        if len(names) > 1:
+            raise UsageError(
+                f"--contrast compares inside one stack, but {len(names)} sides are named; name one or none"
+            )
+        parameter, baseline, candidate = _parse_contrast(contrast)
+        side = sides.resolve(names[0] if names else None, campaign, results)
+        return comparing.contrast(side, parameter, baseline, candidate), side.data
+    if len(names) != 2:
+        raise UsageError(
+            f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
+            "(stacks of --campaign, CAMPAIGN/STACK, or --benchmark-json files), or use --contrast"
+        )
+    a, b = (sides.resolve(name, campaign, results) for name in names)
+    return comparing.compare(a, b), sides.joined(a, b)
+
+
+def _parse_contrast(text: str) -> tuple[str, str, str]:
+    parameter, equals, values = text.partition("=")
+    baseline, colon, candidate = values.partition(":")
+    if not (parameter and equals and baseline and colon and candidate):
+        raise UsageError(
+            f"--contrast {text!r} is not PARAMETER=BASELINE:CANDIDATE, such as runtime=11.8:12.4"
+        )
+    return parameter, baseline, candidate
+
+
+@app.command()
+def merge(
+    campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaigns to merge.")],
+    results: Results = Path("results"),
+) -> None:
+    """Merge the runs of a finished campaign into one Parquet file a table."""
+    from bench_lib import merge as merging
+
+    for name in campaigns:
+        for path in merging.merge(results, name):
+            typer.echo(path)
+
+
+@stacks_app.command("list")
+def stacks_list() -> None:
+    """List the stacks, and which of them are here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bench_lib import stacks
+
+    table = Table("stack", "kind", "requirement", "here", box=None)
+    for row in stacks.listing():
+        table.add_row(*(str(cell) for cell in row))
+    Console().print(table)
+
+
+@stacks_app.command("create")
+def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
+    """Fetch what a stack needs into the cache."""
+    from bench_lib import stacks
+
+    for name in names:
+        typer.echo(f"{name}: {stacks.create(name, wheels=wheels)}")
+
+
+@stacks_app.command("remove")
+def stacks_remove(names: Stacks) -> None:
+    """Remove stacks from the cache."""
+    from bench_lib import stacks
+
+    for name in names:
+        stacks.remove(name)
+        typer.echo(f"{name}: removed")
+
+
+def main() -> None:
+    """Run the command; an expected error is one sentence on stderr, never a traceback."""
+    try:
+        app()
+    except CudaGainsError as error:
+        typer.echo(f"cuda-gains: {error}", err=True)
+        sys.exit(4 if isinstance(error, Refused) else 2)

@@ -1,0 +1,100 @@
+"""The ladder: several CUDA runtimes in one process, their launches interleaved burst by burst.
+
+The primary evidence on launch cost between toolkits: whatever the machine does in a turn, it does
+to all runtimes. The null is a second copy of the baseline's file, so that its place in memory
+differs too; the control is the bare driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from bench_lib.errors import NotApplicable, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench_lib.gpu import Gpu
+    from bench_lib.kernels import Cubin
+    from bench_lib.stacks import StackEntry
+
+FAMILY = "ladder"
+MARGIN = 0.01
+BASELINE = "11.8"
+NULL = f"{BASELINE}#2"
+DRIVER = "driver"
+TURNS = {1: 2000, 100: 1000}  # turns by burst: some seconds each, resolving about 0.3 %
+QUICK_TURNS = {1: 500, 100: 200}
+PREFIX = "cudart-"
+
+
+def available(wheels: Path | None) -> dict[str, StackEntry]:
+    """The runtimes at hand by version: in the cache or in `wheels`, lowest version first."""
+    from bench_lib import stacks
+
+    found = {
+        name.removeprefix(PREFIX): entry
+        for name, entry in stacks.load_stacks(None).items()
+        if entry.kind == "cudart" and stacks.at_hand(entry, wheels)
+    }
+    return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a runtime at hand, the null and the control; one that is skipped without them."""
+    if "version" not in metafunc.fixturenames:
+        return
+    versions = list(available(metafunc.config.getoption("wheels")))
+    arms = [*versions, NULL, DRIVER] if BASELINE in versions else [*versions, DRIVER]
+    metafunc.parametrize("runtime", arms if len(versions) > 1 else ["none"])
+
+
+@pytest.fixture(scope="module")
+def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory):
+    """Seconds a launch, measured in turns: burst -> runtime -> array of one value a turn."""
+    from bench_lib import cudart, native, stacks
+    from raw_launch import EMPTY, CudartApi, DriverApi, synchronize_call
+
+    if stack.kind != "here":
+        raise NotApplicable(f"the ladder loads its runtimes itself and runs in stack here, not {stack.name}")
+    entries = available(wheels)
+    if len(entries) < 2:
+        raise Unavailable(
+            f"{len(entries)} CUDA runtimes at hand, the ladder needs two; fetch them with "
+            "`cuda-gains stacks create cudart-11.8 cudart-12.4`"
+        )
+    paths = {version: stacks.cached_library(entry, wheels) for version, entry in entries.items()}
+    runtimes = {version: cudart.Runtime.load(path) for version, path in paths.items()}
+    if BASELINE in paths:
+        copies = tmp_path_factory.mktemp("null")
+        runtimes[NULL] = cudart.Runtime.load(paths[BASELINE], copy=copies / paths[BASELINE].name)
+    launches = {name: CudartApi(runtime, cubin, gpu).launch(EMPTY) for name, runtime in runtimes.items()}
+    launches[DRIVER] = DriverApi(cubin, gpu).launch(EMPTY)
+    sync = synchronize_call(gpu)
+    rng = np.random.default_rng(order_seed)
+    result = {}
+    for burst, count in (QUICK_TURNS if bench_policy.name == "quick" else TURNS).items():
+        orders = rng.permuted(np.tile(np.arange(len(launches)), (count + count // 10, 1)), axis=1)
+        seconds = native.in_turns(list(launches.values()), orders, burst, sync)
+        result[burst] = dict(zip(launches, seconds[:, count // 10 :], strict=True))
+    return result
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("metric", ["submit"])
+@pytest.mark.parametrize("burst", [1, 100])
+def bench_launch(bench, turns, runtime: str, burst: int, metric: str) -> None:
+    """Submit cost of an empty kernel through one runtime, in bursts."""
+    from bench_lib.model import Series, Timing
+
+    bench.record(
+        Series(
+            tuple(float(s) for s in turns[burst][runtime]),
+            timing=Timing.NATIVE,
+            calls=burst,
+            turns=f"ladder-{burst}",
+            warmup_calls=len(turns[burst][runtime]) // 10 * burst,
+        )
+    )

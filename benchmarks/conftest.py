@@ -1,0 +1,113 @@
+"""Fixtures of the benchmark files: the raw launch APIs, torch and CuPy, all on one stream."""
+
+from __future__ import annotations
+
+from ctypes import c_uint8, c_uint32, c_uint64
+from typing import TYPE_CHECKING
+
+import pytest
+from bench_lib.errors import NotApplicable, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+    from bench_lib.cudart import Runtime
+    from bench_lib.gpu import Gpu
+    from bench_lib.kernels import Cubin
+    from bench_lib.stacks import StackEntry
+
+
+@pytest.fixture(scope="session")
+def cubin(gpu: Gpu, campaign_folder: Path) -> Cubin:
+    """The kernels of every raw case: one cubin a campaign."""
+    from bench_lib import kernels
+
+    return kernels.cubin(gpu.context, campaign_folder)
+
+
+@pytest.fixture
+def device_buffer(gpu: Gpu, cubin: Cubin) -> Iterator[Callable[[int], int]]:
+    """Device memory by size in bytes, filled with pseudo-random words, freed after the case."""
+    fill = gpu.context.function(gpu.context.load(cubin.data), "fill")
+    taken: list[int] = []
+
+    def take(nbytes: int) -> int:
+        pointer = gpu.context.alloc(nbytes)
+        taken.append(pointer)
+        words = nbytes // 4
+        arguments = [c_uint64(pointer), c_uint64(words), c_uint32(len(taken))]
+        gpu.context.launch(fill, (1024, 1, 1), (256, 1, 1), arguments, gpu.stream)
+        gpu.synchronize()
+        return pointer
+
+    yield take
+    gpu.synchronize()
+    for pointer in taken:
+        gpu.context.free(pointer)
+
+
+@pytest.fixture
+def pinned_buffer(gpu: Gpu) -> Iterator[Callable[[int], int]]:
+    """Pinned host memory by size in bytes, filled with random bytes, freed after the case."""
+    import numpy as np
+
+    taken: list[int] = []
+
+    def take(nbytes: int) -> int:
+        address, _ = gpu.context.host_alloc(nbytes)
+        taken.append(address)
+        view = np.ctypeslib.as_array((c_uint8 * nbytes).from_address(address))
+        view[:] = np.frombuffer(np.random.default_rng(len(taken)).bytes(nbytes), dtype=np.uint8)
+        return address
+
+    yield take
+    gpu.synchronize()
+    for address in taken:
+        gpu.context.host_free(address)
+
+
+@pytest.fixture(scope="session")
+def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
+    """The libcudart of this stack."""
+    from bench_lib import cudart, stacks
+
+    path = stacks.cached_library(stack, wheels) if stack.kind == "cudart" else cudart.loaded_or_default()
+    return cudart.Runtime.load(path)
+
+
+@pytest.fixture(scope="session")
+def torch(request: pytest.FixtureRequest, stack: StackEntry, on_gpu: bool) -> Iterator[ModuleType]:
+    """Torch, with the suite's stream as its current stream on a GPU."""
+    from bench_lib import stacks
+
+    if not stacks.holds(stack, "torch"):
+        raise NotApplicable(f"stack {stack.name} holds no torch")
+    try:
+        import torch
+    except ImportError as error:
+        raise Unavailable(f"torch does not import here: {error}") from None
+    if not on_gpu:
+        yield torch
+        return
+    gpu: Gpu = request.getfixturevalue("gpu")
+    if not torch.cuda.is_available():
+        raise Unavailable(f"torch {torch.__version__} sees no GPU, though the driver has one")
+    with torch.cuda.stream(torch.cuda.ExternalStream(gpu.stream)):
+        yield torch
+
+
+@pytest.fixture(scope="session")
+def cupy(stack: StackEntry, gpu: Gpu) -> Iterator[ModuleType]:
+    """CuPy, with the suite's stream as its current stream."""
+    from bench_lib import stacks
+
+    if not stacks.holds(stack, "cupy"):
+        raise NotApplicable(f"stack {stack.name} holds no CuPy")
+    try:
+        import cupy
+    except ImportError as error:
+        raise Unavailable(f"CuPy does not import here: {error}") from None
+    with cupy.cuda.ExternalStream(gpu.stream):
+        yield cupy
