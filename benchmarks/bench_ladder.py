@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory):
     """Seconds a launch, measured in turns: burst -> runtime -> array of one value a turn."""
     from bench_lib import cudart, native, stacks
-    from raw_launch import EMPTY, CudartApi, DriverApi, synchronize_call
+    from bench_lib.launch import EMPTY, CudartApi, DriverApi, synchronize_call
 
     if stack.kind != "here":
         raise NotApplicable(f"the ladder loads its runtimes itself and runs in stack here, not {stack.name}")

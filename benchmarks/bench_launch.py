@@ -33,7 +33,7 @@ def raw(request: pytest.FixtureRequest, gpu: Gpu, cubin: Cubin) -> Callable[[str
     """A raw API by name; each is set up once."""
     from functools import cache
 
-    from raw_launch import CudartApi, DriverApi
+    from bench_lib.launch import CudartApi, DriverApi
 
     @cache
     def get(api: str) -> Any:
@@ -47,7 +47,7 @@ def raw(request: pytest.FixtureRequest, gpu: Gpu, cubin: Cubin) -> Callable[[str
 def measure_native(bench: Any, gpu: Gpu, call: Any, metric: str, calls: int = CALLS) -> None:
     """Measure one native call by one metric."""
     from bench_lib import native
-    from raw_launch import synchronize_call
+    from bench_lib.launch import synchronize_call
 
     sync = synchronize_call(gpu)
     if metric == "submit":
