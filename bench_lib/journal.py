@@ -5,9 +5,12 @@ journal into the three Parquet files of the run, the runs table last: a run with
 
 Events: `run` (a RunInfo and the suite's version), `identity` (whenever what is loaded changed; the
 last one counts), `start` (a case begins), `case` (a finished case with its samples), `end`.
+The process that writes a journal holds a lock on it: a journal nobody holds was left by a dead one.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import math
 import os
@@ -34,6 +37,8 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        with contextlib.suppress(OSError):  # some shared file systems have no locks: see `is_live`
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @property
     def path(self) -> Path:
@@ -49,9 +54,22 @@ class Journal:
         """What is loaded now; written at the start and again whenever it changed."""
         self._write("identity", dataclasses.asdict(identity))
 
-    def start(self, nodeid: str, case_id: str, budget_seconds: float) -> None:
-        """A case begins. A journal that ends here tells which case the process died in."""
-        self._write("start", {"nodeid": nodeid, "case_id": case_id, "budget_seconds": budget_seconds})
+    def start(
+        self,
+        nodeid: str,
+        case_id: str,
+        budget_seconds: float,
+        measurement: Measurement | None = None,
+        policy: str = "",
+    ) -> None:
+        """A case begins. A journal that ends here tells which case the process died in.
+
+        `measurement`, without a series, is what is known of the case by now (params, margin,
+        position): the row that `append_status` completes if the process dies here.
+        """
+        known = {} if measurement is None else {**_case_record(measurement), "policy": policy}
+        record = {**known, "nodeid": nodeid, "case_id": case_id, "budget_seconds": budget_seconds}
+        self._write("start", record)
 
     def case(self, measurement: Measurement, policy: str) -> None:
         """A finished case."""
@@ -74,11 +92,15 @@ class Journal:
         self.close()
 
     def _write(self, event: str, record: Mapping[str, Any]) -> None:
-        line = json.dumps(finite({"event": event, "at": time.time(), **record}), separators=(",", ":"))
-        data = line.encode() + b"\n"
-        while data:  # a disk that fills up may take a part only
-            data = data[os.write(self._fd, data) :]
-        os.fsync(self._fd)
+        _write_line(self._fd, event, record)
+
+
+def _write_line(fd: int, event: str, record: Mapping[str, Any]) -> None:
+    line = json.dumps(finite({"event": event, "at": time.time(), **record}), separators=(",", ":"))
+    data = line.encode() + b"\n"
+    while data:  # a disk that fills up may take a part only
+        data = data[os.write(fd, data) :]
+    os.fsync(fd)
 
 
 def finite(value: Any) -> Any:
@@ -153,6 +175,53 @@ def read(path: Path) -> list[Row]:
     if not events or events[0]["event"] != "run" or "run_id" not in events[0]:
         raise DataError(f"{path}: does not begin with a run event; it is not a journal of this suite")
     return events
+
+
+def in_flight(events: list[Row]) -> Row | None:
+    """The `start` event of the case that was being measured when the journal stopped, if any."""
+    last = next((e for e in reversed(events) if e["event"] in ("start", "case", "end")), None)
+    return last if last is not None and last["event"] == "start" else None
+
+
+def is_live(path: Path) -> bool:
+    """Whether a process of this machine still writes this journal: it holds a lock on the file.
+
+    True also where the file system has no locks, so that a live journal is never taken for a dead one.
+    """
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def append_status(path: Path, status: Status, reason: str) -> Row | None:
+    """Record how the case in flight ended in the journal of a dead process; its row, or None."""
+    started = in_flight(read(path))
+    if started is None:
+        return None
+    case = {key: value for key, value in started.items() if key not in ("event", "at", "budget_seconds")}
+    case |= {"status": status, "reason": reason, "wall_seconds": time.time() - started["at"]}
+    case.setdefault("family", case["case_id"].partition("/")[0])
+    _append(path, "case", case)
+    return case
+
+
+def append_end(path: Path, exit_code: int) -> None:
+    """Mark the run of a dead process as ended: every case it was asked for has a status by now."""
+    _append(path, "end", {"exit_code": exit_code})
+
+
+def _append(path: Path, event: str, record: Mapping[str, Any]) -> None:
+    """Append a line to a dead process's journal; a last line that the crash cut off goes first."""
+    whole = path.read_bytes().split(b"\n")[: len(read(path))]
+    os.truncate(path, sum(len(line) + 1 for line in whole))
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        _write_line(fd, event, record)
+    finally:
+        os.close(fd)
 
 
 def rows(events: list[Row]) -> dict[str, list[Row]]:
