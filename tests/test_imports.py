@@ -1,0 +1,83 @@
+"""Imports point one way, and the two halves stay apart; importing anything loads no torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = ROOT / "bench_lib"
+
+# Each module may import only modules that stand before it.
+BOTH = ["errors", "model", "units", "layout", "schema", "journal", "stacks"]
+MEASURING = [
+    "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu", "launch", "first_launch",
+    "timer", "measure", "probe", "bench_json", "session", "plugin",
+]  # fmt: skip
+JOIN = ["schedule", "watch", "merge", "campaign"]
+READING = ["store", "sides", "stats", "differences", "compare", "render", "charts", "report"]
+ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
+
+NEVER = {
+    "both": {"torch", "cupy", "numba", "pandas", "matplotlib", "duckdb", "scipy", "statsmodels", "pytest"},
+    "measuring": {"pandas", "matplotlib", "duckdb", "scipy", "statsmodels"},
+    "join": {"torch", "cupy", "numba", "pandas", "matplotlib", "duckdb", "scipy", "statsmodels"},
+    "reading": {"torch", "cupy", "numba", "pynvml"},
+}
+
+
+def half(module: str) -> str:
+    for name, modules in [("both", BOTH), ("measuring", MEASURING), ("join", JOIN), ("reading", READING)]:
+        if module in modules:
+            return name
+    return "cli"
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+MODULES = sorted(path.stem for path in LIBRARY.glob("*.py") if path.stem != "__init__")
+
+
+def test_every_module_has_its_place():
+    assert set(MODULES) <= set(ORDER), "a new module needs a place in the order above"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module):
+    ours = {
+        name.split(".")[1]
+        for name in imported(LIBRARY / f"{module}.py")
+        if name.startswith("bench_lib.") and name.split(".")[1] in ORDER
+    }
+    later = {name for name in ours if ORDER.index(name) >= ORDER.index(module)}
+    assert not later
+    if half(module) == "reading":
+        assert not ours & {*MEASURING, *JOIN}
+    if half(module) in ("measuring", "join"):
+        assert not ours & set(READING)
+    if half(module) == "join":
+        assert not ours & set(MEASURING)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "cli"])
+def test_the_halves_stay_apart(module):
+    roots = {name.split(".")[0] for name in imported(LIBRARY / f"{module}.py")}
+    assert not roots & NEVER[half(module)]
+
+
+@pytest.mark.parametrize("module", ["bench_lib", "bench_lib.cli", "bench_lib.plugin"])
+def test_importing_loads_nothing_heavy(module):
+    heavy = {"torch", "cupy", "numba", "pandas", "matplotlib", "scipy", "duckdb"}
+    code = f"import sys, {module}; print(sorted(set(sys.modules) & {heavy!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
