@@ -285,7 +285,7 @@ def write_table(path: Path, data: pa.Table) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:
-            pq.write_table(data, stream, compression="zstd")
+            pq.write_table(data, stream, compression="zstd", write_page_checksum=True)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
