@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import synthetic
+
 from bench_lib import schema
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Flag, Status, Timing
