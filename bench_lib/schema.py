@@ -5,7 +5,7 @@ it to this file.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -146,8 +146,8 @@ def version_of(schema: pa.Schema) -> int:
         raise DataError("has no schema version of this suite: it was not written by it") from None
 
 
-def conform(name: str, found: pa.Table) -> pa.Table:
-    """A table read from a file, with exactly the declared columns and types.
+def conform(name: str, found: pa.Table, wanted: Collection[str] | None = None) -> pa.Table:
+    """A table read from a file, with exactly the declared columns (or those wanted) and types.
 
     A column an older version did not have becomes null; raises DataError for a newer version, a
     missing key column, or a column that cannot be cast.
@@ -157,8 +157,9 @@ def conform(name: str, found: pa.Table) -> pa.Table:
         raise DataError(
             f"has schema version {version}, this suite reads up to {SCHEMA_VERSION}; upgrade the suite"
         )
+    declared = [f for f in SCHEMAS[name] if wanted is None or f.name in wanted]
     columns = []
-    for field in SCHEMAS[name]:
+    for field in declared:
         if field.name not in found.column_names:
             if field.name in {key for key, _ in _RUN_KEYS}:
                 raise DataError(f"lacks the column {field.name!r}")
@@ -168,4 +169,4 @@ def conform(name: str, found: pa.Table) -> pa.Table:
             columns.append(found[field.name].cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise DataError(f"column {field.name!r} is not {field.type}: {error}") from None
-    return pa.table(columns, schema=SCHEMAS[name])
+    return pa.table(columns, schema=pa.schema(declared, metadata=SCHEMAS[name].metadata))

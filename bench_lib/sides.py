@@ -1,0 +1,162 @@
+"""What a user calls a side of a comparison, resolved to the runs that it means."""
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from bench_lib import store
+from bench_lib.errors import UsageError
+from bench_lib.layout import CampaignFolder
+from bench_lib.store import Data
+
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Side:
+    """The runs on one side of a comparison, under the name it was asked for."""
+
+    label: str
+    campaign: str
+    data: Data  # of this side's runs only
+
+
+def resolve(text: str | None, campaign: str | None, results: Path) -> Side:
+    """The side that `text` names.
+
+    `text` is a stack or arm (`cudart-11.8#2`) of `campaign`, CAMPAIGN/STACK, a campaign that holds one
+    stack, or the path of a `--benchmark-json` file. None, for a contrast, stands for the one stack of
+    `campaign` with all its arms. Raises UsageError naming what exists, DataError for a file that
+    cannot be read.
+    """
+    return _Resolver(campaign, results).side(text)
+
+
+def pair(baseline: str, candidate: str, campaign: str | None, results: Path) -> tuple[Side, Side]:
+    """Both sides of a comparison, each campaign read once; see `resolve`."""
+    resolver = _Resolver(campaign, results)
+    a, b = resolver.side(baseline), resolver.side(candidate)
+    if a.label == b.label:  # before.json of two folders
+        a, b = replace(a, label=baseline), replace(b, label=candidate)
+    return a, b
+
+
+def joined(a: Side, b: Side) -> Data:
+    """The data of both sides as one."""
+    return Data(
+        pd.concat([a.data.runs, b.data.runs], ignore_index=True),
+        pd.concat([a.data.cases, b.data.cases], ignore_index=True),
+        pa.concat_tables([a.data.samples, b.data.samples]),
+        tuple(dict.fromkeys([*a.data.skipped, *b.data.skipped])),
+    )
+
+
+def campaigns(results: Path) -> list[str]:
+    """The campaigns under `results` that hold anything, by name."""
+    folders = sorted(results.iterdir()) if results.is_dir() else []
+    return [path.name for path in folders if path.is_dir() and _holds_runs(results, path.name)]
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UsageError:
+    """The error for a name that is not among `known`: says what is there, the nearest first."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    there = [*near, *(one for one in listed if one not in near)]
+    more = f" and {len(there) - _NAMES_SHOWN} more" if len(there) > _NAMES_SHOWN else ""
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UsageError(
+        f"no {kind} {name!r}{where}; there: {', '.join(there[:_NAMES_SHOWN]) or 'none'}{more}{hint}"
+    )
+
+
+class _Resolver:
+    """Names to sides, each campaign loaded once."""
+
+    def __init__(self, campaign: str | None, results: Path) -> None:
+        self._campaign = campaign
+        self._results = results
+        self._loaded: dict[str, Data] = {}
+
+    def side(self, text: str | None) -> Side:
+        if text is None:
+            return self._whole_stack()
+        if text.endswith(".json") or Path(text).is_file():
+            return _from_json(Path(text))
+        if self._campaign is not None and text in _arms(self._load(self._campaign)):
+            return self._arm(self._campaign, text, text)
+        name, slash, arm = text.rpartition("/")
+        if slash:
+            return self._arm(name, arm, text)
+        if text in campaigns(self._results):
+            return self._arm(text, self._only_stack(text), text)
+        raise self._not_found(text)
+
+    def _load(self, name: str) -> Data:
+        if name not in self._loaded:
+            if not CampaignFolder(self._results, name).exists():
+                raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
+            self._loaded[name] = _not_empty(name, store.load(self._results, [name]))
+        return self._loaded[name]
+
+    def _arm(self, campaign: str, arm: str, label: str) -> Side:
+        arms = _arms(self._load(campaign))
+        if arm not in arms:
+            raise unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
+        return self._side(campaign, label, [arm])
+
+    def _whole_stack(self) -> Side:
+        if self._campaign is None:
+            there = ", ".join(campaigns(self._results)) or "none"
+            raise UsageError(f"no campaign is named; name one with --campaign (there: {there})")
+        stack = self._only_stack(self._campaign)
+        return self._side(self._campaign, stack, _arms(self._load(self._campaign)))
+
+    def _only_stack(self, campaign: str) -> str:
+        stacks = sorted(set(self._load(campaign).runs["stack"]))
+        if len(stacks) > 1:
+            raise UsageError(
+                f"campaign {campaign!r} holds {len(stacks)} stacks; name one of them, such as "
+                f"{campaign}/{stacks[0]} (there: {', '.join(stacks[:_NAMES_SHOWN])})"
+            )
+        return str(stacks[0])
+
+    def _side(self, campaign: str, label: str, arms: Collection[str]) -> Side:
+        data = self._load(campaign)
+        runs = data.runs[data.runs["arm"].isin(arms)]
+        return Side(label, campaign, data.of_runs(set(runs["run_id"])))
+
+    def _not_found(self, text: str) -> UsageError:
+        if self._campaign is not None:
+            where = f" in campaign {self._campaign!r}"
+            return unknown("stack or arm", text, _arms(self._load(self._campaign)), where)
+        error = unknown("campaign", text, campaigns(self._results), f" under {self._results}")
+        return UsageError(f"{error} (a stack needs --campaign NAME, or CAMPAIGN/STACK)")
+
+
+def _holds_runs(results: Path, name: str) -> bool:
+    try:
+        return CampaignFolder(results, name).exists()
+    except UsageError:  # a folder whose name cannot be a campaign's
+        return False
+
+
+def _not_empty(name: str, data: Data) -> Data:
+    if data.runs.empty:
+        why = "; ".join(f"{file}: {reason}" for file, reason in data.skipped[:3])
+        raise UsageError(f"campaign {name!r} holds no run that can be read ({why}); measure it again")
+    return data
+
+
+def _arms(data: Data) -> list[str]:
+    return sorted(set(data.runs["arm"]))
+
+
+def _from_json(path: Path) -> Side:
+    data = store.load_json(path)
+    if data.runs.empty:
+        raise UsageError(f"{path} holds no run; measure again with --benchmark-json={path}")
+    return Side(path.name, str(data.runs["campaign"].iloc[0]), data)

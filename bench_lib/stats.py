@@ -1,0 +1,158 @@
+"""Arrays of log ratios in, intervals and decisions out: the statistics, with no names and no files.
+
+The unit of replication is a run (one process): per run the median of its samples, per pair the log
+of candidate / baseline, a t interval on those (tests/test_coverage.py shows why not pooled samples).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from bench_lib.model import Change
+
+ALPHA = 0.05
+POWER = 0.80  # with which the stated number of rounds is meant to settle a case
+FEWEST = 3  # pairs, or runs a side, below which no verdict is given
+MOST_ROUNDS = 2000  # more than this is not advice
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Log ratios summed up, one entry a case; NaN where a case has too little for it."""
+
+    n: Ints  # pairs, or runs on the smaller side
+    mean: Floats  # of the log ratio
+    sd: Floats  # of one pair's log ratio (unpaired: of a pair of independent runs)
+    se: Floats  # of the mean
+    df: Floats
+
+    def interval(self, level: float = 1 - ALPHA) -> tuple[Floats, Floats]:
+        """The t interval of the ratio candidate / baseline at `level`."""
+        half = stats.t.ppf(0.5 + level / 2, self.df) * self.se
+        return np.exp(self.mean - half), np.exp(self.mean + half)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What the effects mean at their margins, one entry a case."""
+
+    change: tuple[Change, ...]  # faster, slower, same or unclear
+    q_change: Floats
+    q_same: Floats
+    rounds: Ints  # in all, that would settle an unclear case; over MOST_ROUNDS: no number of them
+
+
+def paired(log_ratios: Floats, floor: Floats) -> Effects:
+    """Effects of paired data.
+
+    `log_ratios`: cases x pairs, NaN where a case lacks a pair. `floor`: per case the least spread of
+    a log ratio that its timer can show, see `spread_floor`.
+    """
+    n, mean, variance = _moments(log_ratios)
+    sd = np.maximum(np.sqrt(variance), floor)
+    return Effects(n, mean, sd, sd / np.sqrt(_or_nan(n)), _or_nan(n - 1))
+
+
+def unpaired(baseline: Floats, candidate: Floats, floor: Floats) -> Effects:
+    """Effects of unpaired data by Welch's t on logs.
+
+    `baseline`, `candidate`: cases x runs, log seconds, NaN where there is no run. `floor` as in
+    `paired`; each side gets its share.
+    """
+    n_a, mean_a, variance_a = _moments(baseline)
+    n_b, mean_b, variance_b = _moments(candidate)
+    variance_a = np.maximum(variance_a, floor**2 / 2)
+    variance_b = np.maximum(variance_b, floor**2 / 2)
+    part_a, part_b = variance_a / _or_nan(n_a), variance_b / _or_nan(n_b)
+    df = (part_a + part_b) ** 2 / (part_a**2 / _or_nan(n_a - 1) + part_b**2 / _or_nan(n_b - 1))
+    sd = np.sqrt(variance_a + variance_b)
+    return Effects(np.minimum(n_a, n_b), mean_b - mean_a, sd, np.sqrt(part_a + part_b), df)
+
+
+def spread_floor(step: Floats, value: Floats) -> Floats:
+    """The least sd of a log ratio of two values read on a clock of this step: (q/x)/sqrt(6).
+
+    Each reading is uniform within a step, variance q**2/12. Without it identical medians on a coarse
+    clock give a spread of zero and no test. Never exactly zero, so that a test is always possible.
+    """
+    floor: Floats = np.maximum(step / value / math.sqrt(6), 1e-12)
+    return floor
+
+
+def p_change(effects: Effects, margin: Floats) -> Floats:
+    """p of the minimum-effect test: the ratio lies beyond the margin, on either side."""
+    delta = np.log1p(margin)
+    below = stats.t.cdf((effects.mean + delta) / effects.se, effects.df)
+    above = stats.t.sf((effects.mean - delta) / effects.se, effects.df)
+    return np.minimum(1.0, 2 * np.minimum(below, above))
+
+
+def p_same(effects: Effects, margin: Floats) -> Floats:
+    """p of the equivalence test (TOST): the ratio lies inside the margin."""
+    delta = np.log1p(margin)
+    not_below = stats.t.sf((effects.mean + delta) / effects.se, effects.df)
+    not_above = stats.t.cdf((effects.mean - delta) / effects.se, effects.df)
+    return np.maximum(not_below, not_above)
+
+
+def decide(effects: Effects, margin: Floats) -> Decisions:
+    """Decisions over all cases of one comparison: two families, each controlled by Benjamini-Hochberg.
+
+    Cases with fewer than `FEWEST` pairs are unclear and take no part in the control.
+    """
+    enough = (effects.n >= FEWEST) & np.isfinite(effects.se)
+    q_change = _adjusted(p_change(effects, margin), enough)
+    q_same = _adjusted(p_same(effects, margin), enough)
+    changed, same = q_change < ALPHA, q_same < ALPHA
+    moved = np.where(effects.mean < 0, Change.FASTER, Change.SLOWER)
+    change = np.where(changed, moved, np.where(same, Change.SAME, Change.UNCLEAR))
+    rounds = _rounds(effects, margin, _level(changed, enough), _level(same, enough))
+    return Decisions(tuple(Change(one) for one in change), q_change, q_same, rounds)
+
+
+def _moments(values: Floats) -> tuple[Ints, Floats, Floats]:
+    """Count, mean and variance of each row, NaN left out; NaN where the count does not allow it."""
+    there = np.isfinite(values)
+    n = there.sum(axis=1)
+    mean = np.where(there, values, 0.0).sum(axis=1) / _or_nan(n)
+    squares = (np.where(there, values - mean[:, None], 0.0) ** 2).sum(axis=1)
+    return n, mean, squares / _or_nan(n - 1)
+
+
+def _or_nan(n: Ints) -> Floats:
+    return np.where(n > 0, n, np.nan)
+
+
+def _adjusted(p: Floats, enough: NDArray[np.bool_]) -> Floats:
+    q = np.full(p.shape, np.nan)
+    if enough.any():
+        q[enough] = stats.false_discovery_control(p[enough])
+    return q
+
+
+def _level(rejected: NDArray[np.bool_], enough: NDArray[np.bool_]) -> float:
+    """The p that one more case would need for its q to be under ALPHA."""
+    return ALPHA * min(1.0, (int(rejected.sum()) + 1) / max(int(enough.sum()), 1))
+
+
+def _rounds(effects: Effects, margin: Floats, change_level: float, same_level: float) -> Ints:
+    """How many pairs would settle each case if its effect and spread are as seen.
+
+    With gap the distance of the effect from the margin, a one-sided t test has POWER once
+    gap / sd >= (t_level + t_power) / sqrt(n): the usual closed form, with t for the normal quantiles.
+    """
+    n = np.arange(FEWEST, MOST_ROUNDS + 1)
+    root = np.sqrt(n)
+    # Inside the margin both one-sided tests must succeed, so each gets half of the allowed failure.
+    for_same = (stats.t.isf(same_level, n - 1) + stats.t.ppf((1 + POWER) / 2, n - 1)) / root
+    for_change = (stats.t.isf(change_level / 2, n - 1) + stats.t.ppf(POWER, n - 1)) / root
+    gap = np.abs(effects.mean) - np.log1p(margin)
+    size = np.nan_to_num(np.abs(gap) / effects.sd)
+    steps = np.where(gap > 0, np.searchsorted(-for_change, -size), np.searchsorted(-for_same, -size))
+    return steps.astype(np.int64) + FEWEST
