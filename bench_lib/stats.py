@@ -90,7 +90,8 @@ def p_change(effects: Effects, margin: Floats) -> Floats:
     delta = np.log1p(margin)
     below = stats.t.cdf((effects.mean + delta) / effects.se, effects.df)
     above = stats.t.sf((effects.mean - delta) / effects.se, effects.df)
-    return np.minimum(1.0, 2 * np.minimum(below, above))
+    doubled: Floats = np.minimum(1.0, 2 * np.minimum(below, above))
+    return doubled
 
 
 def p_same(effects: Effects, margin: Floats) -> Floats:
@@ -98,7 +99,8 @@ def p_same(effects: Effects, margin: Floats) -> Floats:
     delta = np.log1p(margin)
     not_below = stats.t.sf((effects.mean + delta) / effects.se, effects.df)
     not_above = stats.t.cdf((effects.mean - delta) / effects.se, effects.df)
-    return np.maximum(not_below, not_above)
+    larger: Floats = np.maximum(not_below, not_above)
+    return larger
 
 
 def decide(effects: Effects, margin: Floats) -> Decisions:
@@ -154,5 +156,6 @@ def _rounds(effects: Effects, margin: Floats, change_level: float, same_level: f
     for_change = (stats.t.isf(change_level / 2, n - 1) + stats.t.ppf(POWER, n - 1)) / root
     gap = np.abs(effects.mean) - np.log1p(margin)
     size = np.nan_to_num(np.abs(gap) / effects.sd)
-    steps = np.where(gap > 0, np.searchsorted(-for_change, -size), np.searchsorted(-for_same, -size))
-    return steps.astype(np.int64) + FEWEST
+    place = np.where(gap > 0, np.searchsorted(-for_change, -size), np.searchsorted(-for_same, -size))
+    rounds: Ints = place.astype(np.int64) + FEWEST
+    return rounds

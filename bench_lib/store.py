@@ -16,7 +16,7 @@ from bench_lib import journal, schema
 from bench_lib.errors import DataError
 from bench_lib.layout import TABLES, CampaignFolder
 
-SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds")  # of the samples, what the readers need
+SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
 Tables = dict[str, pa.Table]
 
 # What pyarrow, the file system and a file of another shape can raise. Nothing else is caught.

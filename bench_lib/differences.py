@@ -1,0 +1,102 @@
+"""What differs between the two sides of a comparison, and what a difference in time may be put down to."""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from bench_lib.model import Difference
+
+ABSENT = "absent"
+SEVERAL = " / "  # between the values of a side whose runs differ among themselves
+
+Values = dict[str, set[str]]  # key -> the values the runs of a side have for it
+
+_AXES = {"stack": "stack_identity", "driver": "driver_identity", "machine": "machine_identity"}
+
+
+def differences(baseline: pd.DataFrame, candidate: pd.DataFrame) -> tuple[Difference, ...]:
+    """What differs between the runs of two sides, by axis: stack, driver, machine, settings.
+
+    In stack and driver a component (the first part of the key, `cudart`) is one difference; where a
+    library lies does not matter, its version and hash do. Machine and settings differ key by key.
+    """
+    found: list[Difference] = []
+    for axis, column in _AXES.items():
+        whole = axis in ("stack", "driver")
+        found += _axis(axis, _values(baseline[column]), _values(candidate[column]), whole)
+    found += _axis("settings", _values(baseline["settings"]), _values(candidate["settings"]), False)
+    return tuple(found)
+
+
+def attribution(found: Iterable[Difference]) -> str:
+    """The one component that changed with both its versions, `confounded: ...`, or `nothing differs`.
+
+    The driver counts as a component here. Settings and machine are named as differing too, never as
+    the cause.
+    """
+    listed = list(found)
+    parts = [one for one in listed if one.axis in ("stack", "driver")]
+    named = ", ".join(f"{one.component} {one.baseline} -> {one.candidate}" for one in parts)
+    mixed = any(SEVERAL in one.baseline + one.candidate for one in parts)
+    if not parts:
+        text = "nothing differs" if not listed else "no component of the stack differs"
+    elif mixed:
+        text = f"confounded: the runs of one side differ among themselves ({named})"
+    else:
+        text = named if len(parts) == 1 else f"confounded: {named}"
+    others = [one.component for one in listed if one.axis not in ("stack", "driver")]
+    return text + (f"; also different: {', '.join(others)}" if others else "")
+
+
+def _values(column: Iterable[object]) -> Values:
+    values: Values = {}
+    for identity in column:
+        for key, value in identity.items() if isinstance(identity, Mapping) else ():
+            values.setdefault(str(key), set()).add(str(value))
+    return values
+
+
+def _axis(axis: str, a: Values, b: Values, whole: bool) -> list[Difference]:
+    """The differences of one axis. A side that says nothing at all about it is not compared."""
+    if not a or not b:
+        return []
+    names = sorted({_component(key) if whole else key for key in a.keys() | b.keys()})
+    found = []
+    for name in names:
+        mine, yours = (_of(side, name) if whole else _key(side, name) for side in (a, b))
+        if _differ(mine, yours):
+            baseline, candidate = _shown(mine, yours), _shown(yours, mine)
+            found.append(Difference(axis, name.removeprefix("env."), baseline, candidate))
+    return found
+
+
+def _component(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _of(side: Values, component: str) -> Values:
+    """What a side says about one component, by the rest of the key; its path does not matter."""
+    own = {key.partition(".")[2]: found for key, found in side.items() if _component(key) == component}
+    return {key: found for key, found in own.items() if key != "path"}
+
+
+def _key(side: Values, key: str) -> Values:
+    return {"version": side[key]} if key in side else {}
+
+
+def _differ(a: Values, b: Values) -> bool:
+    """Whether a component differs: in what both sides know of it, or because one does not have it."""
+    shared = a.keys() & b.keys()
+    return any(a[key] != b[key] for key in shared) if shared else bool(a or b)
+
+
+def _shown(own: Values, other: Values) -> str:
+    """The value that tells a side from the other: its version, else the hash or what else differs."""
+    if not own:
+        return ABSENT
+    version = SEVERAL.join(sorted(own.get("version", set())))
+    if not other or own.get("version") != other.get("version"):
+        return version or SEVERAL.join(sorted(next(iter(own.values()))))
+    key = next(key for key in sorted(own) if key in other and own[key] != other[key])
+    told = SEVERAL.join(value[:12] for value in sorted(own[key]))
+    return f"{version} ({key} {told})".strip()

@@ -1,0 +1,154 @@
+"""One value a run, case and unit: the medians that are compared, and what is not fit for it, and why."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from bench_lib.model import Status, Timing
+from bench_lib.store import Data
+
+SECONDS = "seconds"  # the unit of times; any other unit is the name of a quantity
+MOST_FLAGGED = 0.10  # of the samples of a case in one run
+EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for event pairs
+
+# Two values with any of these different are never compared or pooled.
+KEY = ["device", "timing", "calls", "policy", "measure_version", "world_size", "gpu_name", "mig"]
+_RUN = ["run_id", "boot_id", "gpu_uuid", "gpu_name", "mig", "started_at", "resolution"]
+_HOST_TIMED = (Timing.HOST, Timing.NATIVE)
+_EVENT_TIMED = (Timing.COLD, Timing.BATCH, Timing.GRAPH)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """The cases of some runs as values.
+
+    `values`: a row a run, case and unit, with `value` (the median in seconds per call, or the
+    quantity), `step` (the timer's, per call; NaN for quantities), the columns of `KEY` and of the run.
+    `rejected`: a row a run and case that has no value, with `why`.
+    """
+
+    values: pd.DataFrame
+    rejected: pd.DataFrame
+
+
+def replicates(data: Data) -> Replicates:
+    """The values of every run and case, and the cases that are left out with the reason."""
+    runs = data.runs.assign(resolution=[q.get("clock_resolution_seconds") for q in data.runs["quantities"]])
+    cases = data.cases.merge(runs[_RUN], on="run_id", suffixes=("_case", ""))
+    cases = cases.merge(_medians(data.samples), on=["run_id", "case_id"], how="left")
+    cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
+    why = _why(cases)
+    rejected = cases.assign(why=why)[why.ne("")]
+    good = cases[why.eq("")].reset_index(drop=True)
+    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.samples))
+    values = pd.concat([times, _quantities(good)], ignore_index=True)
+    return Replicates(values, rejected.reset_index(drop=True))
+
+
+def params_of(text: str) -> dict[str, Any]:
+    """The parameters of a case from their JSON; results that hold none give none."""
+    try:
+        params = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return params if isinstance(params, dict) else {}
+
+
+def summed_up(rejected: pd.DataFrame, label: str) -> list[tuple[str, str]]:
+    """Rejected rows as (case, reason): one entry a case and kind of end, with how many runs it was."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for case_id, status, why in rejected[["case_id", "status", "why"]].itertuples(index=False):
+        kind = why if status == Status.OK else status  # a failure's text may differ run by run
+        kinds.setdefault((case_id, kind), []).append(why)
+    return [
+        (case_id, f"{label}: {most_common(whys)} ({len(whys)} {'run' if len(whys) == 1 else 'runs'})")
+        for (case_id, _), whys in sorted(kinds.items())
+    ]
+
+
+def most_common(reasons: list[str]) -> str:
+    """The reason that was given most often, the first of them when several were."""
+    return Counter(reasons).most_common(1)[0][0]
+
+
+def _medians(samples: pa.Table) -> pd.DataFrame:
+    """Per run and case: median, number of samples, of usable ones, and the most common flag."""
+    with duckdb.connect() as connection:
+        connection.register("samples", samples)
+        found: pd.DataFrame = connection.sql(
+            """SELECT run_id, case_id, median(seconds) AS median, count(*) AS read,
+                      count(*) FILTER (isfinite(seconds) AND seconds > 0) AS usable,
+                      mode(flags) FILTER (flags <> '') AS flag
+               FROM samples GROUP BY ALL"""
+        ).df()
+    return found
+
+
+def _why(cases: pd.DataFrame) -> "pd.Series[str]":
+    """Why each row cannot be used; "" when it can."""
+    read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
+    flagged = cases["n_flagged"].fillna(0)
+    status = cases["status"] + np.where(cases["reason"] == "", "", ": " + cases["reason"])
+    doubted = "over 10 % of its samples are flagged " + cases["flag"].fillna("")
+    why = pd.Series("", index=cases.index, dtype=str)
+    for holds, text in (  # the last that holds is the one told
+        (flagged > MOST_FLAGGED * expected, doubted),
+        (cases["usable"] != read, "holds samples that are not positive numbers"),
+        ((read != expected) | (read == 0), "not all of its samples could be read"),
+        (cases.duplicated(["run_id", "case_id"], keep=False), "measured twice in one run"),
+        (cases["status"] != Status.OK, status),
+    ):
+        why = why.mask(holds, text)
+    return why
+
+
+def _steps(good: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
+    """The timer's step per call: the clock's, the events', else the least gap between two samples."""
+    host = good["timing"].isin(_HOST_TIMED)
+    events = good["timing"].isin(_EVENT_TIMED) & (good["device"] == "cuda")
+    clock = (
+        pd.to_numeric(good["resolution"])
+        .where(host)
+        .fillna(pd.Series(EVENT_STEP_SECONDS, good.index).where(events))
+    )
+    step = clock / good["calls"].fillna(1).clip(lower=1)
+    unknown = step.isna()
+    if unknown.any():
+        gaps = _least_gaps(samples, good.loc[unknown, ["run_id", "case_id"]])
+        step[unknown] = good[unknown].merge(gaps, on=["run_id", "case_id"], how="left")["gap"].to_numpy()
+    return step.fillna(0.0)
+
+
+def _least_gaps(samples: pa.Table, wanted: pd.DataFrame) -> pd.DataFrame:
+    with duckdb.connect() as connection:
+        connection.register("samples", samples)
+        connection.register("wanted", wanted)
+        found: pd.DataFrame = connection.sql(
+            """SELECT run_id, case_id, min(gap) FILTER (gap > 0) AS gap FROM (
+                   SELECT run_id, case_id, seconds - lag(seconds) OVER (
+                       PARTITION BY run_id, case_id ORDER BY seconds) AS gap
+                   FROM samples SEMI JOIN wanted USING (run_id, case_id))
+               GROUP BY ALL"""
+        ).df()
+    return found
+
+
+def _quantities(good: pd.DataFrame) -> pd.DataFrame:
+    """A row a quantity of each usable row. Quantities have no timer, so no step."""
+    found = [
+        (row, str(name), float(value))
+        for row, quantities in enumerate(good["quantities"])
+        if isinstance(quantities, Mapping)
+        for name, value in quantities.items()
+        if value is not None
+    ]
+    rows = [row for row, _, _ in found]
+    names, values = [name for _, name, _ in found], [value for _, _, value in found]
+    return good.iloc[rows].reset_index(drop=True).assign(unit=names, value=values, step=0.0)
