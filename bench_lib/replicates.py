@@ -21,6 +21,8 @@ EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for ev
 # Two values with any of these different are never compared or pooled.
 KEY = ["device", "timing", "calls", "policy", "measure_version", "world_size", "gpu_name", "mig"]
 _RUN = ["run_id", "boot_id", "gpu_uuid", "gpu_name", "mig", "started_at", "resolution"]
+_CASE = ["case_id", "family", "op", "params", "metric", "margin", "turns", "round", "run_id", "status"]
+_NEEDED = [*_CASE, *KEY, "boot_id", "gpu_uuid", "started_at"]
 _HOST_TIMED = (Timing.HOST, Timing.NATIVE)
 _EVENT_TIMED = (Timing.COLD, Timing.BATCH, Timing.GRAPH)
 
@@ -45,11 +47,11 @@ def replicates(data: Data) -> Replicates:
     cases = cases.merge(_medians(data.samples), on=["run_id", "case_id"], how="left")
     cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
     why = _why(cases)
-    rejected = cases.assign(why=why)[why.ne("")]
+    rejected = cases[_NEEDED].assign(why=why)[why.ne("")]
     good = cases[why.eq("")].reset_index(drop=True)
     times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.samples))
     values = pd.concat([times, _quantities(good)], ignore_index=True)
-    return Replicates(values, rejected.reset_index(drop=True))
+    return Replicates(values[[*_NEEDED, "unit", "value", "step"]], rejected.reset_index(drop=True))
 
 
 def params_of(text: str) -> dict[str, Any]:

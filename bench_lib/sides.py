@@ -1,7 +1,7 @@
 """What a user calls a side of a comparison, resolved to the runs that it means."""
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,15 +25,19 @@ class Side:
     data: Data  # of this side's runs only
 
 
-def resolve(text: str | None, campaign: str | None, results: Path) -> Side:
+def resolve(text: str, campaign: str | None, results: Path) -> Side:
     """The side that `text` names.
 
     `text` is a stack or arm (`cudart-11.8#2`) of `campaign`, CAMPAIGN/STACK, a campaign that holds one
-    stack, or the path of a `--benchmark-json` file. None, for a contrast, stands for the one stack of
-    `campaign` with all its arms. Raises UsageError naming what exists, DataError for a file that
-    cannot be read.
+    stack, or the path of a `--benchmark-json` file. Raises UsageError naming what exists, DataError
+    for a file that cannot be read.
     """
     return _Resolver(campaign, results).side(text)
+
+
+def whole_stack(text: str | None, campaign: str | None, results: Path) -> Side:
+    """The side of a contrast: as `resolve`, but a stack means all its arms, None the one stack there is."""
+    return _Resolver(campaign, results, all_arms=True).side(text)
 
 
 def pair(baseline: str, candidate: str, campaign: str | None, results: Path) -> tuple[Side, Side]:
@@ -76,14 +80,15 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Usag
 class _Resolver:
     """Names to sides, each campaign loaded once."""
 
-    def __init__(self, campaign: str | None, results: Path) -> None:
+    def __init__(self, campaign: str | None, results: Path, all_arms: bool = False) -> None:
         self._campaign = campaign
+        self._all_arms = all_arms
         self._results = results
         self._loaded: dict[str, Data] = {}
 
     def side(self, text: str | None) -> Side:
         if text is None:
-            return self._whole_stack()
+            return self._the_stack()
         if text.endswith(".json") or Path(text).is_file():
             return _from_json(Path(text))
         if self._campaign is not None and text in _arms(self._load(self._campaign)):
@@ -106,14 +111,16 @@ class _Resolver:
         arms = _arms(self._load(campaign))
         if arm not in arms:
             raise unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
-        return self._side(campaign, label, [arm])
+        runs = self._load(campaign).runs
+        own = runs["stack" if self._all_arms and arm in set(runs["stack"]) else "arm"] == arm
+        return Side(label, campaign, self._load(campaign).of_runs(set(runs.loc[own, "run_id"])))
 
-    def _whole_stack(self) -> Side:
+    def _the_stack(self) -> Side:
         if self._campaign is None:
             there = ", ".join(campaigns(self._results)) or "none"
             raise UsageError(f"no campaign is named; name one with --campaign (there: {there})")
         stack = self._only_stack(self._campaign)
-        return self._side(self._campaign, stack, _arms(self._load(self._campaign)))
+        return self._arm(self._campaign, stack, stack)
 
     def _only_stack(self, campaign: str) -> str:
         stacks = sorted(set(self._load(campaign).runs["stack"]))
@@ -123,11 +130,6 @@ class _Resolver:
                 f"{campaign}/{stacks[0]} (there: {', '.join(stacks[:_NAMES_SHOWN])})"
             )
         return str(stacks[0])
-
-    def _side(self, campaign: str, label: str, arms: Collection[str]) -> Side:
-        data = self._load(campaign)
-        runs = data.runs[data.runs["arm"].isin(arms)]
-        return Side(label, campaign, data.of_runs(set(runs["run_id"])))
 
     def _not_found(self, text: str) -> UsageError:
         if self._campaign is not None:

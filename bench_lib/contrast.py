@@ -1,0 +1,115 @@
+"""Two values of one parameter compared inside each run: runs are the replicates."""
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from bench_lib.errors import UsageError
+from bench_lib.matching import match
+from bench_lib.model import Case, Comparison
+from bench_lib.replicates import SECONDS, Replicates, params_of, replicates
+from bench_lib.sides import Side, unknown
+from bench_lib.verdicts import Pairing, grouped
+
+
+def contrast(side: Side, parameter: str, baseline: str, candidate: str) -> Comparison:
+    """The cases of `side` with `parameter` at `candidate` against those with it at `baseline`.
+
+    All other parameters are equal; a row is one combination of them. Values are compared as text
+    (true and false as in JSON). Series measured in the same turns are compared turn by turn. Raises
+    UsageError naming what exists for an unknown parameter or value.
+    """
+    found = replicates(side.data)
+    labels = (f"{parameter}={baseline}", f"{parameter}={candidate}")
+    _check(found, parameter, (baseline, candidate))
+    a, b = (_at(found, parameter, value) for value in (baseline, candidate))
+    matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.samples))
+    if not matched.rows:
+        raise UsageError(
+            f"no case was measured both with {labels[0]} and with {labels[1]} "
+            "and the same other parameters; choose another pair"
+        )
+    groups = grouped(matched.rows, Pairing.RUNS)
+    return Comparison(
+        baseline=labels[0],
+        candidate=labels[1],
+        campaign=side.campaign,
+        interleaved=True,
+        pairing=Pairing.RUNS,
+        differences=(),
+        attribution=f"{parameter} {baseline} -> {candidate}, inside each run of {side.label}",
+        canaries=groups.canaries,
+        canaries_moved=bool(groups.moved),
+        cases=groups.cases,
+        quantities=groups.quantities,
+        left_out=(*side.data.skipped, *matched.left_out),
+        notes=tuple(_notes(side)),
+    )
+
+
+def _check(found: Replicates, parameter: str, values: tuple[str, str]) -> None:
+    """Raise UsageError unless the parameter and both its values were measured."""
+    params = [
+        params_of(text) for frame in (found.values, found.rejected) for text in frame["params"].unique()
+    ]
+    if not any(parameter in one for one in params):
+        raise unknown("parameter", parameter, sorted({name for one in params for name in one}))
+    known = sorted({_as_text(one[parameter]) for one in params if parameter in one})
+    for value in values:
+        if value not in known:
+            raise unknown(f"value of {parameter}", value, known)
+    if values[0] == values[1]:
+        raise UsageError(
+            f"{parameter}={values[0]} is on both sides; name two values (there: {', '.join(known)})"
+        )
+
+
+def _at(found: Replicates, parameter: str, value: str) -> Replicates:
+    """The cases with the parameter at this value, named by their other parameters."""
+    return Replicates(_narrowed(found.values, parameter, value), _narrowed(found.rejected, parameter, value))
+
+
+def _narrowed(frame: pd.DataFrame, parameter: str, value: str) -> pd.DataFrame:
+    params = {text: params_of(text) for text in frame["params"].unique()}
+    chosen = {text for text, one in params.items() if parameter in one and _as_text(one[parameter]) == value}
+    rows = frame[frame["params"].isin(chosen)].reset_index(drop=True)
+    names = [
+        Case(family, op, {k: v for k, v in params[text].items() if k != parameter})
+        for family, op, text in rows[["family", "op", "params"]].itertuples(index=False)
+    ]
+    return rows.assign(
+        measured_as=rows["case_id"],
+        case_id=pd.Series([name.case_id for name in names], dtype=str),
+        params=pd.Series([name.params_json for name in names], dtype=str),
+    )
+
+
+def _by_turns(pairs: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
+    """The log ratio of each pair: the median over shared turns, else that of the medians."""
+    turns = pairs[(pairs["turns"] != "") & (pairs["turns"] == pairs["turns_b"]) & (pairs["unit"] == SECONDS)]
+    if turns.empty:
+        return pairs["log_ratio"]
+    wanted = turns[["run_id", "measured_as", "measured_as_b"]].reset_index(names="row")
+    with duckdb.connect() as connection:
+        connection.register("pairs", wanted)
+        connection.register("samples", samples)
+        medians: pd.DataFrame = connection.sql(
+            """SELECT pairs.row, median(ln(y.seconds / x.seconds)) AS log_ratio
+               FROM pairs
+               JOIN samples x ON x.run_id = pairs.run_id AND x.case_id = pairs.measured_as
+               JOIN samples y ON y.run_id = pairs.run_id AND y.case_id = pairs.measured_as_b
+                             AND y.sample = x.sample
+               GROUP BY pairs.row"""
+        ).df()
+    return medians.set_index("row")["log_ratio"].reindex(pairs.index).fillna(pairs["log_ratio"])
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _notes(side: Side) -> list[str]:
+    ended_early = int((~side.data.runs["complete"]).sum())
+    if not ended_early:
+        return []
+    return [f"{side.label}: incomplete runs: {ended_early}; the cases finished in them are used"]

@@ -1,0 +1,134 @@
+"""Replicates of two sides in, one row a case out: its values, or why there is nothing to compare."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from bench_lib import pairing
+from bench_lib.pairing import CASE, Case, LogRatio, Values
+from bench_lib.replicates import KEY, SECONDS, Replicates, most_common, params_of, summed_up
+
+NO_VALUES = Values((), ())
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case, or one quantity of one (`unit` is its name), with its values on both sides."""
+
+    case_id: str
+    unit: str
+    family: str
+    op: str
+    params: dict[str, Any]
+    metric: str
+    margin: float
+    step: float  # of the timer, per call
+    values: Values = NO_VALUES
+    without_pair: int = 0  # rounds (or runs) that hold the case and gave no pair
+    not_comparable: str = ""  # why
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The rows of a comparison, and (case, run or round, why) of what stayed out of it."""
+
+    rows: tuple[Row, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def match(
+    a: Replicates, b: Replicates, labels: tuple[str, str], on: str = "", log_ratio: LogRatio | None = None
+) -> Matched:
+    """Every case that has a value on either side.
+
+    `on` is the column that pairs values (`round`, or `run_id` for a contrast); "" for sides that
+    nothing pairs. `log_ratio`: see `pairing.in_pairs`.
+    """
+    left, right = pairing.with_key_ids(a.values, b.values)
+    if on:
+        together = pairing.in_pairs(left, right, on, labels, log_ratio)
+        held = _rounds_held(a, b, on)
+    else:
+        together, held = pairing.side_by_side(left, right, labels), {}
+    ways = (_ways(left), _ways(right))
+    rows, left_out = [], list(together.left_out)
+    for case, row in _heads(left, right).items():
+        if case in together.values:
+            rows.append(_with_values(row, together.values[case], held))
+        elif case in ways[0] and case in ways[1]:
+            rows.append(_without_pair(row, ways[0][case], ways[1][case], held))
+        else:
+            at = 1 if case in ways[0] else 0
+            told = _on_one_side(row, (a, b)[at].rejected, labels[at])
+            rows += [told] if told.not_comparable else []
+            left_out += [] if told.not_comparable else [(row.case_id, told.next_step)]
+    left_out += [*summed_up(a.rejected, labels[0]), *summed_up(b.rejected, labels[1])]
+    return Matched(tuple(rows), tuple(left_out))
+
+
+def _heads(left: pd.DataFrame, right: pd.DataFrame) -> dict[Case, Row]:
+    """A row a case and unit, without values; margin and step are the larger of the two sides'."""
+    both = pd.concat([left, right], ignore_index=True)
+    largest = {name: both.groupby(CASE)[name].transform("max") for name in ("margin", "step")}
+    heads = both.assign(**largest).drop_duplicates(CASE)
+    names = [*CASE, "family", "op", "params", "metric", "margin", "step"]
+    rows = (
+        Row(case_id, unit, family, op, params_of(params), metric, margin, step)
+        for case_id, unit, family, op, params, metric, margin, step in heads[names].itertuples(index=False)
+    )
+    return {(row.case_id, row.unit): row for row in rows}
+
+
+def _ways(values: pd.DataFrame) -> dict[Case, dict[int, dict[Any, Any]]]:
+    """By case: each way in which it was measured, by the id of the way."""
+    ways: dict[Case, dict[int, dict[Any, Any]]] = {}
+    for one in values[[*CASE, *KEY, "key"]].drop_duplicates([*CASE, "key"]).to_dict("records"):
+        ways.setdefault((one["case_id"], one["unit"]), {})[one["key"]] = dict(one)
+    return ways
+
+
+def _rounds_held(a: Replicates, b: Replicates, on: str) -> dict[str, int]:
+    """By case, how many rounds that both sides took part in hold it on either side."""
+    seen = [[one[["case_id", on]] for one in (side.values, side.rejected)] for side in (a, b)]
+    ours, theirs = (pd.concat(frames) for frames in seen)
+    shared = set(ours[on]) & set(theirs[on]) - {""}
+    there = pd.concat([ours, theirs]).drop_duplicates()
+    times = there[there[on].isin(shared)]["case_id"].value_counts()
+    return {str(case): int(n) for case, n in times.items()}
+
+
+def _with_values(row: Row, values: Values, held: dict[str, int]) -> Row:
+    missing = max(held.get(row.case_id, 0) - len(values.log_ratios), 0) if held else 0
+    row = replace(row, values=values, without_pair=missing)
+    unfit = sum(not value > 0 for value in (*values.baseline, *values.candidate))
+    if not unfit:
+        return row
+    return replace(
+        row,
+        not_comparable=f"{unfit} of its values are not positive, and a ratio needs positive values",
+        next_step="read the values themselves",
+    )
+
+
+def _without_pair(row: Row, a: dict[int, Any], b: dict[int, Any], held: dict[str, int]) -> Row:
+    """Both sides have values: measured differently, or never together in one round."""
+    if a.keys() & b.keys():
+        return replace(row, without_pair=held.get(row.case_id, 0))
+    told = pairing.key_difference(next(iter(a.values())), next(iter(b.values())))
+    return replace(row, not_comparable=told, next_step="measure both sides in the same way")
+
+
+def _on_one_side(row: Row, rejected: pd.DataFrame, label: str) -> Row:
+    """Only one side has values: the other one's runs ended otherwise, or never measured it."""
+    whys = rejected.loc[rejected["case_id"] == row.case_id, "why"].tolist()
+    if whys and row.unit == SECONDS:
+        runs = f"{len(whys)} run" + ("s" if len(whys) > 1 else "")
+        return replace(
+            row,
+            not_comparable=f"{label}: {most_common(whys)} ({runs})",
+            next_step=f"mend it on {label} and measure again",
+        )
+    what = "" if row.unit == SECONDS else f"quantity {row.unit} "
+    return replace(row, next_step=f"{label}: {what}not measured")

@@ -1,0 +1,141 @@
+"""Values of two sides in, the ones that belong together out: pairs within rounds or runs, or none."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bench_lib.replicates import KEY, SECONDS
+from bench_lib.stats import Floats
+
+CASE = ["case_id", "unit"]
+Case = tuple[str, str]
+LeftOut = list[tuple[str, str]]
+LogRatio = Callable[[pd.DataFrame], "pd.Series[float]"]
+
+_WORDS = {
+    "calls": "calls a sample",
+    "measure_version": "version of the measuring code",
+    "world_size": "world size",
+    "gpu_name": "GPU",
+    "mig": "MIG slice",
+}
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of one case that are compared; `log_ratios` one a pair in run order, () if unpaired."""
+
+    baseline: tuple[float, ...]
+    candidate: tuple[float, ...]
+    log_ratios: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Together:
+    """Values by case and unit, and what was left out on the way."""
+
+    values: dict[Case, Values]
+    left_out: LeftOut
+
+
+def with_key_ids(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both sides with a column `key`: equal where values were measured in the same way."""
+    ids = pd.concat([a[KEY], b[KEY]]).groupby(KEY, dropna=False, sort=False).ngroup().to_numpy()
+    return a.assign(key=ids[: len(a)]), b.assign(key=ids[len(a) :])
+
+
+def in_pairs(
+    a: pd.DataFrame, b: pd.DataFrame, on: str, labels: tuple[str, str], log_ratio: LogRatio | None = None
+) -> Together:
+    """Values paired within each value of column `on` (`round`, or `run_id` for a contrast).
+
+    Runs of different boots or GPUs are no pair. Of a case measured in several ways the way with most
+    pairs counts. `log_ratio` gives the log ratios of merged pairs where it is not that of the values.
+    """
+    (a, again_a), (b, again_b) = _once(a, on, labels[0]), _once(b, on, labels[1])
+    both = a.merge(b, on=[*CASE, on], suffixes=("", "_b")).sort_values("started_at")
+    apart = (both["boot_id"] != both["boot_id_b"]) | (both["gpu_uuid"] != both["gpu_uuid_b"])
+    pairs = both[~apart & (both["key"] == both["key_b"])]
+    chosen = _most_used(pairs.groupby([*CASE, "key"]).size())
+    pairs = pairs.merge(chosen, on=CASE, suffixes=("", "_chosen"))
+    used = pairs[pairs["key"] == pairs["key_chosen"]]
+    used = used.assign(log_ratio=_log(used["value_b"]) - _log(used["value"]))
+    if log_ratio is not None:
+        used = used.assign(log_ratio=log_ratio(used))
+    values = {
+        case: Values(tuple(rows["value"]), tuple(rows["value_b"]), tuple(rows["log_ratio"]))
+        for case, rows in _by_case(used[[*CASE, "value", "value_b", "log_ratio"]]).items()
+    }
+    why = "its two runs come from different boots or GPUs, so they are no pair"
+    machines = [(f"round {name}", why) for name in sorted(set(both.loc[apart, on]))]
+    others = _measured_otherwise(pairs[pairs["key"] != pairs["key_chosen"]], "pairs")
+    return Together(values, [*again_a, *again_b, *machines, *others])
+
+
+def side_by_side(a: pd.DataFrame, b: pd.DataFrame, labels: tuple[str, str]) -> Together:
+    """Values of both sides without pairs; of several ways of measuring the one with most runs."""
+    sizes = [side.groupby([*CASE, "key"]).size() for side in (a, b)]
+    chosen = _most_used(pd.concat(sizes, axis=1, join="inner").min(axis=1))
+    of_case: list[dict[Case, tuple[float, ...]]] = []
+    left_out: LeftOut = []
+    for side, label in ((a, labels[0]), (b, labels[1])):
+        runs = side.sort_values("started_at").merge(chosen, on=CASE, suffixes=("", "_chosen"))
+        same = runs["key"] == runs["key_chosen"]
+        of_case.append(
+            {case: tuple(rows["value"]) for case, rows in _by_case(runs.loc[same, [*CASE, "value"]]).items()}
+        )
+        left_out += _measured_otherwise(runs[~same], f"runs of {label}")
+    return Together({case: Values(of_case[0][case], of_case[1][case]) for case in of_case[0]}, left_out)
+
+
+def key_difference(a: Mapping[str, object], b: Mapping[str, object]) -> str:
+    """In words, how two values were measured differently; "" when they were not."""
+    told = []
+    for name in KEY:
+        one, other = _plain(a[name]), _plain(b[name])
+        if one != other:
+            told.append(f"{_WORDS.get(name, name)} {one} against {other}")
+    return ", ".join(told)
+
+
+def _once(values: pd.DataFrame, on: str, label: str) -> tuple[pd.DataFrame, LeftOut]:
+    """One value a case and round: the later one where a round holds two."""
+    values = values[values[on] != ""].sort_values("started_at")
+    again = values.duplicated([*CASE, on], keep="last")
+    times = values.loc[again & (values["unit"] == SECONDS), "case_id"].value_counts()
+    why = "measured twice in one round, the later one counts"
+    return values[~again], [(str(case), f"{label}: {why} ({n}x)") for case, n in times.items()]
+
+
+def _by_case(values: pd.DataFrame) -> dict[Case, pd.DataFrame]:
+    groups: dict[Any, pd.DataFrame] = dict(iter(values.groupby(CASE, sort=False)))
+    return groups
+
+
+def _most_used(sizes: "pd.Series[int]") -> pd.DataFrame:
+    """Of the ways a case was measured, the one with most values: columns of CASE and `key`."""
+    ranked = sizes.rename("size").reset_index().sort_values("size", kind="stable")
+    return ranked.drop_duplicates(CASE, keep="last")[[*CASE, "key"]]
+
+
+def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
+    names = ["case_id", "policy", "timing"]
+    times = others.loc[others["unit"] == SECONDS, names].value_counts(sort=False).reset_index()
+    return [
+        (case_id, f"{n} {what} were measured otherwise (policy {policy}, timing {timing})")
+        for case_id, policy, timing, n in times.itertuples(index=False)
+    ]
+
+
+def _log(values: "pd.Series[float]") -> Floats:
+    logs: Floats = np.log(values.where(values > 0).to_numpy())
+    return logs
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) or "none"
