@@ -1,0 +1,251 @@
+"""A campaign: rounds of stacks, one process a stack and round; the same command goes on with it.
+
+This process only starts others and reads their journals: it never touches CUDA. A finished round
+is one file, rounds/<round>.json, written once every arm has all its cases.
+"""
+
+import os
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from bench_lib import journal, merge, schedule, stacks, watch
+from bench_lib.errors import CudaGainsError, Refused, Unavailable, UsageError
+from bench_lib.journal import Row
+from bench_lib.layout import CampaignFolder
+from bench_lib.model import BAD, Status
+from bench_lib.plan import Plan, settle, write_json
+from bench_lib.progress import Progress
+
+__all__ = ["Plan", "finished_rounds", "run"]
+
+_MAX_DEATHS = 3  # of processes that finished no case, in one round and arm
+_INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ctrl-C
+_LAST_LINES = 12
+
+# Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
+_ENDED = (0, 1)  # all cases ran; some failed
+_REFUSED = 4
+_NOTHING_SELECTED = 5
+_DIED = -1  # not pytest's: the process never came to its end
+
+
+class _Stopped(CudaGainsError):
+    """The campaign cannot go on; what was measured is kept."""
+
+
+@dataclass(frozen=True)
+class _Round:
+    id: str
+    index: int  # from 0, counting finished rounds
+    seed: int  # of the case order
+    started_at: float
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A measuring process that has ended: its exit code and the rows of its cases."""
+
+    run_id: str
+    exit_code: int
+    cases: tuple[Row, ...]
+    log: Path
+
+
+@dataclass
+class _Campaign:
+    """The state of one `run`."""
+
+    plan: Plan
+    progress: Progress
+    scratch: Path
+    bad: dict[str, int] = field(default_factory=dict)  # what failed -> how often
+
+    @property
+    def folder(self) -> CampaignFolder:
+        return self.plan.folder
+
+
+def run(plan: Plan, console: Console) -> int:
+    """Measure until the folder holds `plan.rounds` finished rounds; the exit code.
+
+    0; 1 a case failed (it is recorded, the others ran) or processes kept dying; 2 interrupted, or no
+    case is selected; 4 measuring was refused. Raises UsageError when the plan is wrong or differs from
+    the stored one, Unavailable when a stack cannot be had.
+    """
+    _have_libraries(plan, console)
+    seed = settle(plan)
+    merge.finish_dead(plan.folder)
+    missing = plan.rounds - len(finished_rounds(plan.folder))
+    with (
+        Progress(console, max(missing, 0) * len(plan.arms)) as progress,
+        tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
+    ):
+        campaign = _Campaign(plan, progress, Path(scratch))
+        return _measure_rounds(campaign, seed)
+
+
+def finished_rounds(folder: CampaignFolder) -> list[Path]:
+    """The files of a campaign's finished rounds."""
+    return sorted((folder.path / "rounds").glob("*.json"))
+
+
+def _have_libraries(plan: Plan, console: Console) -> None:
+    """Fetch what the stacks need, unless a folder of wheels says that there is no index."""
+    for entry in plan.entries():
+        if entry.kind == "here":
+            continue
+        try:
+            stacks.cached_library(entry, plan.wheels)
+        except Unavailable:
+            if plan.wheels is not None:
+                raise
+            stacks.create(entry.name, progress=console.print, path=plan.stacks_file)
+
+
+def _measure_rounds(campaign: _Campaign, seed: int) -> int:
+    plan, say = campaign.plan, campaign.progress.say
+    code = 0
+    try:
+        while (index := len(finished_rounds(campaign.folder))) < plan.rounds:
+            this = _Round(uuid.uuid4().hex, index, schedule.case_seed(seed, index), time.time())
+            _measure_round(campaign, this, schedule.order(list(plan.arms), seed, index))
+    except KeyboardInterrupt:
+        say(f"interrupted; go on with: {plan.command}")
+        code = 2
+    except Refused as error:
+        say(str(error))
+        code = 4
+    except UsageError as error:
+        say(str(error))
+        code = 2
+    except _Stopped as error:
+        say(str(error))
+        code = 1
+    for what, times in campaign.bad.items():
+        say(f"{what}{f' ({times} times)' if times > 1 else ''}")
+    say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.folder.path}")
+    return code or (1 if campaign.bad else 0)
+
+
+def _measure_round(campaign: _Campaign, this: _Round, order: Sequence[str]) -> None:
+    runs = [
+        run_id for position, arm in enumerate(order) for run_id in _measure_arm(campaign, this, arm, position)
+    ]
+    machine = _machine(campaign.folder, this, runs)
+    record = {"round": this.id, "order": list(order), "case_seed": this.seed, "runs": runs, **machine}
+    record |= {"started_at": this.started_at, "ended_at": time.time()}
+    write_json(campaign.folder.path / "rounds" / f"{this.id}.json", record)
+
+
+def _machine(folder: CampaignFolder, this: _Round, runs: Sequence[str]) -> Row:
+    """Where a round was measured; a round of two boots or GPUs is none."""
+    names = ["host", "boot_id", "gpu_uuid"]
+    found = [row for r in runs for row in pq.read_table(folder.table("runs", r), columns=names).to_pylist()]
+    for name in names:
+        if len(values := {row[name] for row in found if row[name]}) > 1:
+            raise _Stopped(
+                f"round {this.id} was measured with {name} {' and '.join(sorted(values))}, expected one; "
+                "set CUDA_VISIBLE_DEVICES to one GPU and give the command again"
+            )
+    return {name: next((row[name] for row in found if row[name]), "") for name in names}
+
+
+def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> list[str]:
+    """All cases of an arm, in as many processes as it takes; the ids of their runs."""
+    campaign.progress.begin(f"round {this.index + 1} of {campaign.plan.rounds}, {arm}")
+    runs: list[str] = []
+    done: set[str] = set()  # node ids
+    deaths = 0
+    while True:
+        process = _measure_process(campaign, this, arm, position, done)
+        runs += [process.run_id] if process.cases else []
+        new = {case["nodeid"] for case in process.cases} - done
+        done |= new
+        _note_bad(campaign, arm, process)
+        if process.exit_code == _REFUSED:
+            raise Refused(f"measuring was refused:\n{_last_lines(process.log)}")
+        if process.exit_code == _NOTHING_SELECTED and not done:
+            raise UsageError(f"no case is selected for {arm}:\n{_last_lines(process.log)}")
+        if process.exit_code in (*_ENDED, _NOTHING_SELECTED):
+            break
+        deaths = 0 if new else deaths + 1
+        if deaths == _MAX_DEATHS:
+            raise _Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
+    campaign.progress.end(len(done))
+    return runs
+
+
+def _note_bad(campaign: _Campaign, arm: str, process: _Process) -> None:
+    for case in process.cases:
+        if case["status"] in BAD:
+            what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
+            campaign.bad[what] = campaign.bad.get(what, 0) + 1
+
+
+def _last_lines(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "\n".join([*lines[-_LAST_LINES:], f"(all of it: {log})"])
+
+
+def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:
+    """Run one process to its end, whatever that is; its journal is Parquet afterwards."""
+    plan, folder, run_id = campaign.plan, campaign.folder, uuid.uuid4().hex
+    log = folder.path / "logs" / f"{run_id}.log"
+    task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
+    write_json(campaign.scratch / "task.json", task | {"skip": sorted(done)})
+    environment = {**os.environ, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
+    if plan.stacks_file is not None:
+        environment[stacks.FILE_VARIABLE] = str(plan.stacks_file)
+    child = watch.start([*plan.program, *plan.arguments(plan.arms[arm])], environment, log)
+    watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds)
+    try:
+        hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
+    except BaseException:  # Ctrl-C before all: the process writes what it has, then ends
+        watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
+        _keep(folder, run_id, None, "")
+        raise
+    status = Status.HUNG if hung else Status.CRASHED
+    _keep(folder, run_id, status, hung or watch.how_it_ended(child.returncode))
+    process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
+    if process.exit_code == 0:
+        log.unlink()
+    return process
+
+
+def _keep(folder: CampaignFolder, run_id: str, status: Status | None, reason: str) -> None:
+    """Turn the journal of an ended process into Parquet, unless the process did so itself.
+
+    A case it died in gets `status`; without one (Ctrl-C) that case counts as not begun.
+    """
+    path = folder.journal(run_id)
+    if not path.exists():
+        return
+    if status is not None and b"\n" in path.read_bytes():
+        journal.append_status(path, status, reason)
+    merge.keep(path, folder)
+
+
+def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
+    """What the process said of itself: after its end, a CUDA library may still crash at exit.
+
+    _DIED when it did not come to its end, whatever its return code.
+    """
+    path = folder.table("runs", run_id)
+    if not path.exists():  # no case was begun
+        return {0: _NOTHING_SELECTED, 1: _DIED}.get(returncode, returncode)
+    row = pq.read_table(path, columns=["complete", "exit_code"]).to_pylist()[0]
+    return int(row["exit_code"]) if row["complete"] else _DIED
+
+
+def _cases(folder: CampaignFolder, run_id: str) -> tuple[Row, ...]:
+    path = folder.table("cases", run_id)
+    names = ["nodeid", "case_id", "status", "reason"]
+    return tuple(pq.read_table(path, columns=names).to_pylist()) if path.exists() else ()

@@ -1,0 +1,93 @@
+"""A finished campaign as one Parquet file a table; journals that dead processes left, finished."""
+
+import contextlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bench_lib import journal, schema
+from bench_lib.errors import DataError, Refused, UsageError
+from bench_lib.layout import MERGED, TABLES, CampaignFolder
+
+
+def merge(results: Path, campaign: str) -> list[Path]:
+    """Merge a campaign's runs into `merged.parquet` of each table; the three paths.
+
+    The files merged are removed once all three new ones are on disk, so it can be stopped anywhere
+    and done again; later runs are merged into what is there. Raises Refused while a run is being
+    measured, UsageError for an unknown campaign, DataError for a damaged file: nothing is removed.
+    """
+    folder = CampaignFolder(results, campaign)
+    if not folder.exists():
+        raise UsageError(f"there is no campaign {campaign!r} in {results}; measure one or name its --results")
+    if live := finish_dead(folder):
+        raise Refused(
+            f"run {live[0].stem} of campaign {campaign!r} is being measured (its journal {live[0]} "
+            "is locked); wait for its end"
+        )
+    sources = {table: _sources(folder, table) for table in TABLES}
+    for table, files in sources.items():
+        if files != [folder.table(table, MERGED)]:
+            journal.write_table(folder.table(table, MERGED), _joined(table, files))
+    for table, files in sources.items():  # runs last: without a runs file, a run's others are not read
+        for file in files:
+            if file != folder.table(table, MERGED):
+                file.unlink()
+    return [folder.table(table, MERGED) for table in TABLES]
+
+
+def _sources(folder: CampaignFolder, table: str) -> list[Path]:
+    """The files of a table, those merged before first."""
+    merged = folder.table(table, MERGED)
+    return sorted(folder.parquet_files(table), key=lambda path: path != merged)
+
+
+def _joined(table: str, files: list[Path]) -> pa.Table:
+    """The rows of all files. A run that two files hold (a merge was stopped) comes from the first."""
+    seen: set[str] = set()
+    parts = []
+    for file in files:
+        rows = _read(table, file)
+        run_ids = pc.cast(rows["run_id"], pa.string())
+        new = set(pc.unique(run_ids).to_pylist()) - seen
+        parts.append(rows.filter(pc.is_in(run_ids, pa.array(sorted(new), pa.string()))))
+        seen |= new
+    return pa.concat_tables(parts).unify_dictionaries()
+
+
+def _read(table: str, file: Path) -> pa.Table:
+    try:
+        return schema.conform(table, pq.read_table(file, partitioning=None))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{file} cannot be read ({error}); remove or restore it, then merge again") from None
+    except DataError as error:
+        raise DataError(f"{file} {error}") from None
+
+
+def finish_dead(folder: CampaignFolder) -> list[Path]:
+    """Turn the journals of dead processes into Parquet; those still written are returned.
+
+    A journal is dead when no process holds the lock on it. One that cannot be read stays.
+    """
+    live = []
+    for path in sorted((folder.path / "journal").glob("*.jsonl")):
+        if journal.is_live(path):
+            live.append(path)
+        else:
+            with contextlib.suppress(DataError):  # reading names it; no other file depends on it
+                keep(path, folder)
+    return live
+
+
+def keep(path: Path, folder: CampaignFolder) -> None:
+    """Turn the journal of a dead process into Parquet.
+
+    One without a whole first line goes: its process died before it measured anything. So does one
+    whose process died right after it wrote its last Parquet file. Raises DataError as journal.read.
+    """
+    if folder.table("runs", path.stem).exists() or b"\n" not in path.read_bytes():
+        path.unlink()
+    else:
+        journal.finish(path, folder)

@@ -1,0 +1,106 @@
+"""A measuring process and its watchdog: start it, follow its journal, end it when it hangs."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bench_lib import guard
+from bench_lib.journal import Row
+
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+
+Child = subprocess.Popen[bytes]
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Child:
+    """Start a command in its own process group, its output in `log`; it dies when we die."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            guarded,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+
+
+class Watchdog:
+    """Follows a journal: each line sets the time by which the next one must be there."""
+
+    def __init__(self, journal: Path, slack_seconds: float, idle_seconds: float) -> None:
+        self._path = journal
+        self._slack = slack_seconds
+        self._idle = idle_seconds  # at most, while no case runs: imports, collection, shutdown
+        self._read = 0
+        self._allowed = idle_seconds
+        self._deadline = time.monotonic() + idle_seconds
+        self.cases = 0  # finished so far
+
+    def overdue(self) -> str:
+        """Why the process counts as hung by now, "" while it does not."""
+        for event in self._new_events():
+            in_case = event.get("event") == "start"
+            self._allowed = event["budget_seconds"] + self._slack if in_case else self._idle
+            self._deadline = time.monotonic() + self._allowed
+            self.cases += event.get("event") == "case"
+        if time.monotonic() < self._deadline:
+            return ""
+        return f"no new line in the journal for {self._allowed:.0f} s"
+
+    def _new_events(self) -> list[Row]:
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._read)
+                whole, newline, _ = stream.read().rpartition(b"\n")
+        except FileNotFoundError:  # not begun yet, or already turned into Parquet
+            return []
+        self._read += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def wait(child: Child, watchdog: Watchdog, on_cases: Callable[[int], None]) -> str:
+    """Wait for a process to end, and end it when it hangs; "" or why it was ended.
+
+    `on_cases` hears how many cases are finished. When it or a signal raises, the process still runs.
+    """
+    while child.poll() is None:
+        if reason := watchdog.overdue():
+            stop(child, signal.SIGTERM, _GRACE_SECONDS)
+            return reason
+        on_cases(watchdog.cases)
+        time.sleep(_POLL_SECONDS)
+    _signal_group(child, signal.SIGKILL)  # processes it left behind may still hold the GPU
+    return ""
+
+
+def stop(child: Child, first: signal.Signals, patience_seconds: float) -> None:
+    """End a process and its group: `first`, then SIGKILL. An impatient Ctrl-C kills at once."""
+    _signal_group(child, first)
+    with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.wait(patience_seconds)
+    _signal_group(child, signal.SIGKILL)
+    child.wait()
+
+
+def _signal_group(child: Child, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+def how_it_ended(returncode: int) -> str:
+    """A return code of subprocess in words: the name of the signal, or the exit code."""
+    if returncode >= 0:
+        return f"the process ended with exit code {returncode} in the middle of its cases"
+    with contextlib.suppress(ValueError):
+        return f"the process was ended by {signal.Signals(-returncode).name}"
+    return f"the process was ended by signal {-returncode}"
