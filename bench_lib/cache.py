@@ -51,7 +51,7 @@ def unpack(name: str, requirement: str, wheel: Path) -> Path:
     when the file is no wheel or holds no such library.
     """
     target = folder(name)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _writable(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
@@ -61,9 +61,16 @@ def unpack(name: str, requirement: str, wheel: Path) -> Path:
             target.rename(Path(scratch) / "old")
         with contextlib.suppress(OSError):  # another process was first: the same library
             made.rename(target)
-    if find(name, requirement) is None:
-        raise UsageError(f"{target} cannot be written; make it writable or set XDG_CACHE_HOME")
     return target / library
+
+
+def _writable(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made ({error.strerror}); set XDG_CACHE_HOME elsewhere") from None
+    if not os.access(path, os.W_OK):
+        raise UsageError(f"{path} cannot be written; make it writable or set XDG_CACHE_HOME elsewhere")
 
 
 def _extract(wheel: Path, into: Path) -> str:

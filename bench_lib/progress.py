@@ -1,6 +1,7 @@
 """How far a campaign is: a bar with the time left on a terminal, plain lines elsewhere."""
 
 import time
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -11,14 +12,14 @@ from rich.progress import Progress as Bar
 
 
 class Progress:
-    """Counts processes. `total` is how many are to run from now on."""
+    """Counts arms of rounds. `total` is how many are to run from now on."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
         self._total = total
         self._done = 0
-        self._began = time.monotonic()
         self._label = ""
+        self._began = self._last_end = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         # Rarely drawn: this runs beside a measurement.
         self._bar = Bar(*columns, console=console, refresh_per_second=1, disable=not console.is_terminal)
@@ -34,32 +35,33 @@ class Progress:
         self._bar.stop()
 
     def begin(self, label: str) -> None:
-        """A process begins."""
+        """An arm of a round begins."""
         self._label = label
-        self._began_process = time.monotonic()
         self.cases(0)
 
     def cases(self, count: int) -> None:
-        """The process has finished so many cases."""
-        text = f"{self._label}: {count} cases, {self._left()} left"
+        """The arm has finished so many cases."""
+        text = f"{self._label}: {count} cases, {self._left()}"
         self._bar.update(self._task, description=escape(text))
 
     def end(self, count: int) -> None:
         """An arm of a round is done, with so many cases."""
+        now = time.monotonic()
+        seconds, self._last_end = now - self._last_end, now
         self._done += 1
+        self.cases(count)
         self._bar.update(self._task, completed=self._done)
         if not self._console.is_terminal:
-            seconds = time.monotonic() - self._began_process
-            self.say(f"{self._label}: {count} cases in {seconds:.1f} s, {self._left()} left")
+            self.say(f"{self._label}: {count} cases in {seconds:.1f} s, {self._left()}")
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _left(self) -> str:
-        """The time left, from the mean of the processes so far."""
+        """The time left, from the mean of the arms so far."""
         if not self._done:
-            return "time unknown"
-        left = (time.monotonic() - self._began) / self._done * (self._total - self._done)
-        minutes, seconds = divmod(round(left), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+            return "time left unknown"
+        mean = (self._last_end - self._began) / self._done
+        left = mean * (self._total - self._done) - (time.monotonic() - self._last_end)
+        return f"{timedelta(seconds=round(max(left, 0.0)))} left"

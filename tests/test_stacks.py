@@ -159,6 +159,13 @@ def test_a_bad_wheel_leaves_the_cache_as_it_was(home: Path, damage: str) -> None
     assert files_under(home / "cache") == []
 
 
+def test_a_cache_that_cannot_be_made_is_named(home: Path) -> None:
+    make_wheel(home / "wheels")
+    (home / "cache").write_text("a file where the cache should be")
+    with pytest.raises(UsageError, match=r"cache/cuda-gains/stacks cannot be made .* set XDG_CACHE_HOME"):
+        stacks.create("cudart-12.4", home / "wheels")
+
+
 def test_a_wheel_cannot_write_outside_the_cache(home: Path) -> None:
     make_wheel(home / "wheels", member="../../../libcudart.so.12")
     stacks.create("cudart-12.4", home / "wheels")
