@@ -163,7 +163,7 @@ def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
         return f"about {max(rounds - change.n, 1)} {more} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
-    return "none: settled at this margin"
+    return "none: settled"
 
 
 def _missing(row: Row, pairing: Pairing) -> str:

@@ -1,0 +1,14 @@
+"""Quantities as text a person reads. Everywhere else times are float seconds."""
+
+_STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with four digits and the unit that suits it: `3.102 µs`."""
+    factor, unit = next((step for step in _STEPS if abs(seconds) >= step[0]), _STEPS[-1])
+    return f"{seconds / factor:.4g} {unit}"
+
+
+def quantity_text(value: float) -> str:
+    """A quantity that is not a time, with four digits; its unit is in its name."""
+    return f"{value:.4g}" if abs(value) < 1e6 or abs(value) >= 1e15 else f"{value:,.0f}"
