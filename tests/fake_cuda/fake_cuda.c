@@ -404,6 +404,7 @@ Status cuEventDestroy_v2(Event *event) { CONTEXT; (void)event; return OK; } /* k
 
 Status cuEventRecord(Event *event, Stream *stream) {
     CONTEXT;
+    if (!event) return INVALID_HANDLE;
     return submit(stream, (Op){.kind = RECORD, .duration = fake.event, .target = event});
 }
 
@@ -433,6 +434,7 @@ Status cuEventSynchronize(Event *event) {
 Status cuEventElapsedTime(float *milliseconds, Event *start, Event *end) {
     CONTEXT;
     ns_t remaining;
+    if (!start || !end) return INVALID_HANDLE;
     if (!start->recorded || !end->recorded) return INVALID_HANDLE;
     if (!event_done(start, &remaining) || !event_done(end, &remaining)) return NOT_READY;
     *milliseconds = (float)((double)(end->stamp - start->stamp) * 1e-6);
