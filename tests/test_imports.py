@@ -14,6 +14,7 @@ LIBRARY = ROOT / "bench_lib"
 BOTH = ["errors", "model", "units", "layout", "schema", "journal", "stacks"]
 MEASURING = [
     "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu", "launch", "first_launch",
+    "memory_mode", "residency", "memory_kernels", "managed", "migration", "param_swap",
     "timer", "measure", "probe", "bench_json", "session", "plugin",
 ]  # fmt: skip
 JOIN = ["schedule", "watch", "merge", "campaign"]
