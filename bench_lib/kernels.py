@@ -154,9 +154,9 @@ class Cubin:
         return int(self.sm.removeprefix("sm_"))
 
 
-def cubin_path(context: Context, folder: Path) -> Path:
-    """Where a campaign's folder keeps its cubin; another text or architecture is another file."""
-    text = hashlib.sha256(PTX.encode()).hexdigest()[:8]
+def cubin_path(context: Context, folder: Path, ptx: str = PTX) -> Path:
+    """Where a campaign's folder keeps a cubin; another text or architecture is another file."""
+    text = hashlib.sha256(ptx.encode()).hexdigest()[:8]
     return folder / f"kernels-{text}-{_sm(context)}.cubin"
 
 
@@ -169,18 +169,18 @@ def read_cubin(path: Path) -> Cubin:
     return Cubin(data, hashlib.sha256(data).hexdigest(), path.stem.rpartition("-")[2])
 
 
-def cubin(context: Context, folder: Path | None = None) -> Cubin:
-    """The kernels for this device: the ones kept in `folder`, made and kept there when missing.
+def cubin(context: Context, folder: Path | None = None, ptx: str = PTX) -> Cubin:
+    """The kernels of a text for this device: kept in `folder`, made and kept there when missing.
 
     Whoever keeps them first wins, so that all runs of a campaign launch the same code. Without a
     folder they are made anew.
     """
     if folder is None:
-        data = context.link(PTX)
+        data = context.link(ptx)
         return Cubin(data, hashlib.sha256(data).hexdigest(), _sm(context))
-    path = cubin_path(context, folder)
+    path = cubin_path(context, folder, ptx)
     if not path.exists():
-        _keep(context.link(PTX), path)
+        _keep(context.link(ptx), path)
     return read_cubin(path)
 
 
