@@ -1,7 +1,8 @@
 """The ways to take one sample: a callable in, seconds per call out, with the doubts about it.
 
 `Cold`, `Batch` and `Graph` take device time from a start/stop pair of events on one stream; `Host`
-takes host time around calls; `Native` lets a compiled loop time itself; `Fake` plays given numbers.
+takes host time around calls; `Native` lets a compiled loop time itself; `Fake` plays given numbers;
+`Prepared` does something untimed before each sample of another timer.
 Every event is used in one pair only: against a single reference event the float milliseconds lose
 their precision within seconds.
 """
@@ -222,6 +223,27 @@ class Native:
         seconds = self._loop()
         wall_seconds = (self._clock_ns() - start) / 1e9
         return Sample(float(seconds), _preempted(self._switches() - switches, wall_seconds))
+
+
+class Prepared:
+    """Another timer, each sample of which comes after an untimed act: work that uses up what it needs."""
+
+    def __init__(self, timer: Timer, before: Fn) -> None:
+        """Take over its timing; UsageError when a sample has several calls, as one act serves one."""
+        if timer.calls != 1:
+            raise UsageError(f"calls = {timer.calls}: with an act before each sample, calls must be 1")
+        self.timing, self.calls = timer.timing, timer.calls
+        self._timer, self._before = timer, before
+
+    def prepare(self, fn: Fn) -> int:
+        """The act, then what the timer does."""
+        self._before()
+        return self._timer.prepare(fn)
+
+    def sample(self, fn: Fn) -> Sample:
+        """The act, then the sample."""
+        self._before()
+        return self._timer.sample(fn)
 
 
 class Fake:

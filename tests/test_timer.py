@@ -6,7 +6,7 @@ import pytest
 
 from bench_lib.errors import UsageError
 from bench_lib.model import Flag, Timing
-from bench_lib.timer import Batch, Cold, Fake, Graph, Host, Native
+from bench_lib.timer import Batch, Cold, Fake, Graph, Host, Native, Prepared
 
 SUBMIT, KERNEL, FLUSH, GAP = 3e-6, 10e-6, 50e-6, 2e-6
 HOLD_LIMIT = 1.0
@@ -239,6 +239,29 @@ def test_a_lost_core_is_a_doubt_only_where_it_can_be_seen(wall_seconds, switches
     assert host.sample(lambda: None).flags == expected
     native = Native(lambda: 1e-6, 100, clock_ns=lambda: next(ticks), switches=lambda: next(counts))
     assert native.sample(lambda: None).flags == expected
+
+
+def test_an_act_before_each_sample_is_not_timed(device):
+    log = []
+
+    def before():
+        log.append("before")
+        device.now += 1.0
+
+    def work():
+        log.append("work")
+        device.now += 3e-3
+
+    timer = Prepared(Host(1, clock_ns=device.host_ns), before)
+    assert timer.prepare(work) == 1
+    assert [round(timer.sample(work).seconds, 6) for _ in range(2)] == [3e-3, 3e-3]
+    assert log == ["before", "work"] * 3
+    assert (timer.timing, timer.calls) == (Timing.HOST, 1)
+
+
+def test_an_act_before_a_sample_of_several_calls_is_refused(device):
+    with pytest.raises(UsageError, match="calls must be 1"):
+        Prepared(Host(2), lambda: None)
 
 
 def test_fake_plays_its_numbers():
