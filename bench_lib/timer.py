@@ -2,9 +2,8 @@
 
 `Cold`, `Batch` and `Graph` take device time from a start/stop pair of events on one stream; `Host`
 takes host time around calls; `Native` lets a compiled loop time itself; `Fake` plays given numbers;
-`Prepared` does something untimed before each sample of another timer.
-Every event is used in one pair only: against a single reference event the float milliseconds lose
-their precision within seconds.
+`Prepared` does something untimed before each sample of another. Every event is used in one pair
+only: against a single reference event the float milliseconds lose their precision within seconds.
 """
 
 import time
@@ -226,10 +225,9 @@ class Native:
 
 
 class Prepared:
-    """Another timer, each sample of which comes after an untimed act: work that uses up what it needs."""
+    """Another timer, each sample of which, one call, comes after an untimed act."""
 
     def __init__(self, timer: Timer, before: Fn) -> None:
-        """Take over its timing; UsageError when a sample has several calls, as one act serves one."""
         if timer.calls != 1:
             raise UsageError(f"calls = {timer.calls}: with an act before each sample, calls must be 1")
         self.timing, self.calls = timer.timing, timer.calls
