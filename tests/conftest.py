@@ -1,8 +1,14 @@
 """Fixtures for all tests: pytester, and a pretended CUDA that new processes run on."""
 
+import inspect
+import json
 import os
+import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,3 +47,28 @@ def fake_cuda(fake_cuda_built: Path, tmp_path: Path) -> dict[str, str]:
 def fake_wheels(fake_cuda_built: Path) -> Path:
     """A folder with the wheels of the pretended runtimes 11.8, 12.4 and 13.0, for --wheels."""
     return fake.write_wheels(fake_cuda_built, fake_cuda_built / "wheels")
+
+
+@pytest.fixture
+def on_fake_gpu(fake_cuda: dict[str, str]) -> Callable[..., Any]:
+    """Run a function in a new process on the pretended GPU: on_fake_gpu(function, *args, NAME="env").
+
+    The function's source is sent, so it imports what it needs itself; arguments and result are
+    plain values. An exception in it fails the test with its traceback.
+    """
+
+    def run(function: Callable[..., Any], *arguments: Any, **environment: str) -> Any:
+        source = textwrap.dedent(inspect.getsource(function))
+        call = f"import json\nprint(json.dumps({function.__name__}(*{arguments!r})))"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", f"{source}\n{call}"],
+            env={**fake_cuda, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
