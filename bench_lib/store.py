@@ -20,7 +20,10 @@ SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the
 Tables = dict[str, pa.Table]
 
 # What pyarrow, the file system and a file of another shape can raise. Nothing else is caught.
-_DAMAGE = (pa.ArrowException, OSError, DataError, KeyError, TypeError, ValueError, AttributeError)
+_DAMAGE = (
+    *(pa.ArrowException, OSError, DataError),
+    *(KeyError, TypeError, ValueError, AttributeError, RecursionError),
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ MEASURING = [
     "timer", "measure", "probe", "bench_json", "session", "plugin",
 ]  # fmt: skip
 JOIN = ["schedule", "watch", "merge", "campaign"]
-READING = ["store", "sides", "stats", "differences", "compare", "render", "charts", "report"]
+READING = [
+    "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts", "contrast",
+    "compare", "render", "charts", "page", "report",
+]  # fmt: skip
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
 
 NEVER = {
