@@ -118,7 +118,7 @@ def spun_seconds(cycles):
 
 def test_events_take_device_time_and_waiting_waits(on_fake_gpu):
     device_seconds, waited_seconds = on_fake_gpu(spun_seconds, 20_000_000)  # 20 ms at 1 GHz
-    assert device_seconds == pytest.approx(0.020, rel=0.01)
+    assert 0.020 <= device_seconds < 0.030
     assert waited_seconds > 0.019
 
 

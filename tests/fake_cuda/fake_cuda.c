@@ -7,7 +7,7 @@
  *
  * Environment (nanoseconds unless said):
  *   FAKE_CUDA_DEVICES=1             number of devices; 0: cuInit gives error 100
- *   FAKE_CUDA_INIT_ERROR=0          what cuInit returns
+ *   FAKE_CUDA_INIT_ERROR=0          what cuInit returns; or `abort`, or `hang`
  *   FAKE_CUDA_ACTIVE_FLAGS=-1       the primary context is active already, with these flags
  *   FAKE_CUDA_MIG=0                 1: the device is a MIG slice (its two UUIDs differ)
  *   FAKE_CUDA_VERSION=13000         what cuDriverGetVersion says
@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int Status;
 typedef uint64_t u64;
@@ -243,6 +244,9 @@ static int n_devices(void) {
 
 Status cuInit(unsigned flags) {
     Status error = (Status)setting("FAKE_CUDA_INIT_ERROR", 0);
+    const char *fate = getenv("FAKE_CUDA_INIT_ERROR");
+    if (fate && !strcmp(fate, "abort")) abort();
+    while (fate && !strcmp(fate, "hang")) sleep(1);
     if (flags) return INVALID_VALUE;
     if (error) return error;
     if (!n_devices()) return NO_DEVICE;
