@@ -1,1 +1,113 @@
-"""The pytest plugin: options, the `bench` fixture, the journal of a run."""
+"""The pytest plugin: the options, the markers and the fixtures. The hooks are in `bench_lib.hooks`.
+
+It is loaded in every pytest of the environment (entry point `pytest11`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bench_lib.hooks import NAME, Hooks
+
+from bench_lib import selection
+from bench_lib.target import AUTO, CPU, CUDA
+
+if TYPE_CHECKING:
+    from bench_lib.bench import Bench
+    from bench_lib.gpu import Gpu
+    from bench_lib.model import Policy
+    from bench_lib.stacks import StackEntry
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, in one group of `pytest --help`."""
+    group = parser.getgroup(NAME, "cuda-gains: what a CUDA upgrade did, measured")
+    add = group.addoption
+    devices, results = (AUTO, CUDA, CPU), Path("results")
+    add("--device", choices=devices, default=AUTO, help="What to measure; auto: a GPU if there is one.")
+    add("--require-gpu", action="store_true", help="Refuse to measure without a GPU (exit code 4).")
+    add("--family", action="append", metavar="NAME", help="Only this family; repeat it for more.")
+    add("--quick", action="store_true", help="15 samples a case, core cases only.")
+    add("--full", action="store_true", help="Also the grids that families leave out.")
+    add("--campaign", metavar="NAME", default="local", help="The run's campaign (default: %(default)s).")
+    add("--stack", metavar="NAME", default="here", help="The stack to measure (default: %(default)s).")
+    add("--results", metavar="DIR", type=Path, default=results, help="All campaigns (default: %(default)s).")
+    add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers, and make the state of this session."""
+    for line in selection.MARKERS:
+        config.addinivalue_line("markers", line)
+    config.pluginmanager.register(Hooks(config), NAME)
+
+
+def _hooks(request: pytest.FixtureRequest) -> Hooks:
+    hooks = request.config.pluginmanager.get_plugin(NAME)
+    assert isinstance(hooks, Hooks)
+    return hooks
+
+
+@pytest.fixture
+def cuda_gains_case(request: pytest.FixtureRequest) -> "Bench":
+    """What `bench` is made of; its name is how the plugin knows its own cases."""
+    return _hooks(request).run.bench()
+
+
+@pytest.fixture
+def bench(cuda_gains_case: "Bench", benchmark: Any) -> Iterator["Bench"]:
+    """Measure one case: `bench(fn)`, `bench.native(loop)` or `bench.record(series)`, once."""
+    yield cuda_gains_case
+    if not cuda_gains_case.shown:
+        from bench_lib import bench_json
+
+        bench_json.replay_nothing(benchmark)
+
+
+@pytest.fixture(scope="session")
+def cuda_gains_gpu(request: pytest.FixtureRequest) -> "Gpu":
+    """What `gpu` is; its name is how the plugin knows which cases need one."""
+    return _hooks(request).target.gpu()
+
+
+@pytest.fixture(scope="session")
+def gpu(cuda_gains_gpu: "Gpu") -> "Gpu":
+    """The GPU that is measured, opened when it is first asked for; without one, skipped."""
+    return cuda_gains_gpu
+
+
+@pytest.fixture(scope="session")
+def on_gpu(request: pytest.FixtureRequest) -> bool:
+    """Whether this run measures a GPU (`bench.device` is cuda)."""
+    return _hooks(request).target.device == CUDA
+
+
+@pytest.fixture(scope="session")
+def stack(request: pytest.FixtureRequest) -> "StackEntry":
+    """The stack that is measured."""
+    return _hooks(request).run.stack
+
+
+@pytest.fixture(scope="session")
+def wheels(request: pytest.FixtureRequest) -> Path | None:
+    """The folder of --wheels."""
+    return _hooks(request).options.wheels
+
+
+@pytest.fixture(scope="session")
+def campaign_folder(request: pytest.FixtureRequest) -> Path:
+    """The folder of the campaign, for what its runs share."""
+    return _hooks(request).options.folder.path
+
+
+@pytest.fixture(scope="session")
+def bench_policy(request: pytest.FixtureRequest) -> "Policy":
+    """How often and how long the cases of this run are measured."""
+    return _hooks(request).options.policy
+
+
+@pytest.fixture(scope="session")
+def order_seed(request: pytest.FixtureRequest) -> int:
+    """The seed for orders drawn inside a case: the same for all arms of a round."""
+    return _hooks(request).run.order_seed

@@ -6,8 +6,10 @@ without NVML, or where a MIG slice does not answer, a value is None and measurin
 
 import os
 import resource
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -229,3 +231,9 @@ def clock_source() -> str:
         return (folder / "current_clocksource").read_text().strip()
     except OSError:
         return ""
+
+
+def host_clock_resolution(reads: int = 1000) -> float:
+    """The smallest step that Python's clock was seen to make, in seconds."""
+    stamps = [time.perf_counter_ns() for _ in range(reads)]
+    return min(b - a for a, b in pairwise(stamps) if b > a) / 1e9

@@ -1,0 +1,208 @@
+"""The `bench` fixture: what a benchmark file measures with. One case gives one series, once."""
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from bench_lib.errors import CudaGainsError, UsageError, WrongResult
+from bench_lib.measure import checked, measure
+from bench_lib.model import Case, Clocks, Policy, Series, Timing, Work
+from bench_lib.telemetry import ClockLog, Telemetry
+from bench_lib.timer import Batch, Cold, Fn, Graph, Host, Native, Timer
+
+if TYPE_CHECKING:
+    from bench_lib.gpu import Gpu
+
+Check = Callable[[Any], object]
+Capture = Callable[[Fn, int], Fn]
+
+
+@dataclass
+class Conditions:
+    """What a case is measured with: given by the run, the same for all its cases."""
+
+    device: str  # cuda or cpu
+    policy: Policy
+    telemetry: Telemetry
+    gpu: "Callable[[], Gpu]"  # opens it when it is first asked for
+    opened: "Callable[[], Gpu | None]"  # the GPU if something has opened it
+
+
+@dataclass(repr=False)
+class Bench:
+    """Measures and keeps the series of one case.
+
+    `bench(fn)` times a callable, `bench.native(loop)` lets a compiled loop time itself,
+    `bench.record(series)` keeps what was measured elsewhere; one of them, once.
+    """
+
+    case: Case
+    budget_seconds: float
+    conditions: Conditions
+    series: Series | None = None
+    shown: bool = False  # to pytest-benchmark
+    _begin: float = field(default_factory=time.perf_counter)
+    _notes: dict[str, Any] = field(default_factory=lambda: {"quantities": {}, "facts": {}, "warnings": ()})
+
+    def __post_init__(self) -> None:
+        self._log = ClockLog(self.conditions.telemetry)
+        self._log.read()
+
+    def __repr__(self) -> str:
+        return f"<bench of {self.case.case_id}>"
+
+    @property
+    def policy(self) -> Policy:
+        """How often and how long the cases of this run are measured."""
+        return self.conditions.policy
+
+    @property
+    def device(self) -> str:
+        """`cuda` or `cpu`: what this run measures."""
+        return self.conditions.device
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """NVML's view of the GPU; on the CPU it knows nothing."""
+        return self.conditions.telemetry
+
+    @property
+    def clocks(self) -> Clocks:
+        """What NVML said around the case so far."""
+        return self._log.clocks()
+
+    def __call__(
+        self,
+        fn: Fn,
+        *,
+        timing: str = "cold",
+        calls: int = 1,
+        flop: float | None = None,
+        nbytes: float | None = None,
+        check: Check | None = None,
+        synchronize: Fn | None = None,
+        capture: Capture | None = None,
+    ) -> None:
+        """Measure `fn`, `calls` calls a sample, and keep the series.
+
+        `timing`: `cold` (device time of one call on a flushed L2), `batch` (device time per call,
+        back to back), `graph` (the same of one CUDA graph; `capture` makes it, torch's by default),
+        `host` (host time per call: the submission alone, or with `synchronize` all the work).
+        On device cpu all of them are host time. `flop` and `nbytes` are the work of one call.
+        `check` is given what one call returned, before any timing, and raises WrongResult (an
+        AssertionError counts as one).
+        """
+        if check is not None:
+            _check(check, fn())
+        self._measure(fn, self._timer(timing, calls, synchronize, capture), Work(flop, nbytes))
+
+    def native(
+        self,
+        loop: Callable[[], float],
+        *,
+        calls: int = 1,
+        flop: float | None = None,
+        nbytes: float | None = None,
+    ) -> None:
+        """Measure a loop that times itself: `loop()` makes `calls` calls and returns seconds per call."""
+        self._measure(loop, Native(loop, calls), Work(flop, nbytes))
+
+    def record(self, series: Series) -> None:
+        """Keep a series that was measured elsewhere (in turns with others, over several processes)."""
+        checked(series.seconds)
+        if series.flags and len(series.flags) != len(series.seconds):
+            raise UsageError(
+                f"{len(series.flags)} flags for {len(series.seconds)} samples; give one a sample, or none"
+            )
+        self._log.read()
+        self._keep(series)
+
+    def quantity(self, name: str, value: float) -> None:
+        """Keep a number that is no time, its unit in the name: `peak_nbytes`, `max_abs_error`."""
+        self._notes["quantities"][name] = float(value)
+
+    def fact(self, name: str, text: str) -> None:
+        """Keep a word about the case: which algorithm, which precision in effect."""
+        self._notes["facts"][name] = str(text)
+
+    def warn(self, text: str) -> None:
+        """Keep a stated doubt about the case, one sentence."""
+        self._notes["warnings"] += (text,)
+
+    def finished(self) -> Series:
+        """The series with all notes; CudaGainsError when nothing was measured."""
+        if self.series is None:
+            raise CudaGainsError(
+                "the case ended without a measurement; call bench(fn), bench.native or bench.record once"
+            )
+        return replace(
+            self.series,
+            quantities={**self.series.quantities, **self._notes["quantities"]},
+            facts={**self.series.facts, **self._notes["facts"]},
+            warnings=(*self.series.warnings, *self._notes["warnings"]),
+        )
+
+    def _measure(self, fn: Fn, timer: Timer, work: Work) -> None:
+        self._refuse_second()
+        spent = time.perf_counter() - self._begin
+        series = measure(
+            fn, timer, self.policy, self._log, work, budget_seconds=max(0.0, self.budget_seconds - spent)
+        )
+        self._keep(series)
+
+    def _keep(self, series: Series) -> None:
+        self._refuse_second()
+        self.series = series
+
+    def _refuse_second(self) -> None:
+        if self.series is not None:
+            raise UsageError(
+                f"{self.case.case_id} measures twice; one case is one series: make the metric a parameter"
+            )
+
+    def _timer(self, timing: str, calls: int, synchronize: Fn | None, capture: Capture | None) -> Timer:
+        try:
+            kind = Timing(timing)
+        except ValueError:
+            raise UsageError(f"timing={timing!r}; expected cold, batch, graph or host") from None
+        if kind is Timing.COLD and calls != 1:
+            raise UsageError(f"timing='cold' with calls={calls}: a cold sample is one call; use 'batch'")
+        if kind is Timing.HOST or self.device == "cpu":
+            return self._host(calls, synchronize)
+        if kind is Timing.COLD:
+            return Cold(self.conditions.gpu())
+        if kind is Timing.BATCH:
+            return Batch(self.conditions.gpu(), calls)
+        if kind is Timing.GRAPH:
+            return Graph(self.conditions.gpu(), capture or torch_capture(self.conditions.gpu()), calls)
+        raise UsageError(f"timing={timing!r}: call bench.native(loop) or bench.record(series) instead")
+
+    def _host(self, calls: int, synchronize: Fn | None) -> Host:
+        """With the caller's `synchronize` the work counts; without one, the submission alone."""
+        if synchronize is not None:
+            return Host(calls, synchronize, drain=True)
+        gpu = self.conditions.opened()
+        return Host(calls, None if gpu is None else gpu.synchronize, drain=False)
+
+
+def _check(check: Check, result: object) -> None:
+    try:
+        check(result)
+    except AssertionError as error:
+        raise WrongResult(str(error) or "the check of the result failed") from error
+
+
+def torch_capture(gpu: "Gpu") -> Capture:
+    """Capture by torch on the suite's stream."""
+
+    def capture(fn: Fn, calls: int) -> Fn:
+        torch: Any = importlib.import_module("torch")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(gpu.stream)):
+            for _ in range(calls):
+                fn()
+        return cast(Fn, graph.replay)
+
+    return capture

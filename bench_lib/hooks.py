@@ -1,0 +1,320 @@
+"""What happens in a pytest session that measures: the run begins, each case is kept, the files are made.
+
+All state of the session is in one object, registered with pytest. It does nothing, and imports
+nothing heavy, until selected items use the `bench` fixture.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench_lib import selection
+from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
+from bench_lib.options import Options, Task
+from bench_lib.target import CPU, CUDA, Cleaner, Target
+
+if TYPE_CHECKING:
+    from bench_lib.bench import Bench
+    from bench_lib.bench_json import DeviceClock
+    from bench_lib.session import Run
+
+NAME = "cuda-gains"
+_WITH_XDIST = (
+    "benchmarks are selected together with -n: processes side by side disturb each other's times; "
+    "run pytest without -n"
+)
+
+
+def _options(config: pytest.Config) -> Options:
+    get = config.getoption
+    return Options(
+        device=get("device"),
+        require_gpu=get("require_gpu"),
+        families=tuple(get("family") or ()),
+        quick=get("quick"),
+        full=get("full"),
+        campaign=get("campaign"),
+        stack=get("stack"),
+        results=get("results"),
+        wheels=get("wheels"),
+        json=get("benchmark_json", None),
+        command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
+    )
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Our errors, and what the file system says, as one sentence and pytest's exit code 4."""
+    try:
+        yield
+    except CudaGainsError as error:
+        raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        raise pytest.UsageError(
+            f"the results cannot be written: {error.strerror}: {error.filename}; "
+            "make room there or choose another place with --results and --benchmark-json"
+        ) from None
+
+
+class Hooks:
+    """The session's state and the hooks that need it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.options = _options(config)
+        self.target = Target(self.options.device, self.options.require_gpu)
+        self.active = False  # whether this session measures
+        self._json_written = False
+        self._cleaner = Cleaner()
+        self._tracebacks: list[Any] = []
+
+    @cached_property
+    def run(self) -> "Run":
+        """The run; made when it is first needed, because that imports what measuring needs."""
+        from bench_lib.session import Run
+
+        return Run(self.options, Task.of_environment(), self.target)
+
+    @cached_property
+    def _clock(self) -> "DeviceClock":
+        from bench_lib.bench_json import DeviceClock
+
+        return DeviceClock()
+
+    # --- collection
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what the options do not ask for, and put the rest in order."""
+        if not any(map(selection.is_case, items)):
+            return
+        if hasattr(config, "workerinput"):  # xdist: the controller ends the session, see below
+            config.workeroutput[NAME] = True  # type: ignore[attr-defined]
+            items.clear()
+            return
+        # pytest-benchmark warns when no case was measured; we say so ourselves, and write the file.
+        config.addinivalue_line("filterwarnings", "ignore:Not saving anything")
+        with _usage_errors():
+            task, asked = Task.of_environment(), self.options
+            if asked.quick and asked.full:
+                raise UsageError("--quick and --full exclude each other; give one of them")
+            kept = selection.select(items, asked.families, asked.quick, asked.full)
+            kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
+            selection.check_unique([(i, selection.case_of(i)) for i in kept if selection.is_case(i)])
+        dropped = [item for item in items if item not in set(kept)]
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of pytest-xdist has ended, and had found benchmarks."""
+        if getattr(node, "workeroutput", {}).get(NAME):
+            raise pytest.UsageError(_WITH_XDIST)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Begin the run before the first case, if there is one."""
+        cases = [item for item in session.items if selection.is_case(item)]
+        if cases and not self.config.getoption("collectonly"):
+            with _usage_errors():
+                self._refuse()
+                self._begin(cases)
+        return (yield)
+
+    def _refuse(self) -> None:
+        if self.config.getoption("benchmark_disable", False) and self.options.json:
+            raise UsageError("--benchmark-disable measures nothing for --benchmark-json; give one of them")
+        if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") and self.options.device != CPU:
+            raise UsageError(
+                "CUDA_LAUNCH_BLOCKING is set: every launch would wait for its kernel; unset it to measure"
+            )
+
+    def _begin(self, cases: list[pytest.Item]) -> None:
+        from bench_lib import bench_json
+
+        self.run.begin(len(cases))
+        self.active = True
+        for item in cases:
+            case = selection.case_of(item)
+            bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
+        for line in self._banner(cases):
+            self._say(line)
+
+    def _banner(self, cases: list[pytest.Item]) -> Iterator[str]:
+        run, target, policy = self.run, self.target, self.options.policy
+        what = f"stack {run.stack.name}, campaign {self.options.campaign}, {len(cases)} cases"
+        how = f"policy {policy.name} ({policy.samples} samples)"
+        if target.device == CUDA:
+            yield f"cuda-gains: device cuda ({target.detected.name}, {target.detected.uuid}), {what}, {how}"
+            if others := target.telemetry.other_processes():
+                yield f"cuda-gains: {others} other processes compute on this GPU and may disturb the times"
+            return
+        yield f"cuda-gains: device cpu, {what}, {how}"
+        need = Counter(selection.family(item) for item in cases if selection.needs_gpu(item))
+        of = Counter(map(selection.family, cases))
+        families = ", ".join(f"{name} ({n} of {of[name]} cases)" for name, n in need.items())
+        yield f"cuda-gains: no GPU: {target.detected.reason}"
+        if families:
+            yield f"cuda-gains: skipped, because they measure the GPU itself: {families}"
+
+    def _say(self, line: str) -> None:
+        terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+    # --- a case
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """A case: its start in the journal, then all of it, then its end in the journal."""
+        if not (self.active and selection.is_case(item)):
+            return (yield)
+        with self._writing():
+            margin, budget = selection.margin(item), selection.budget_seconds(item)
+            self.run.start(selection.case_of(item), item.nodeid, margin, budget)
+        try:
+            result = yield
+        except BaseException:  # Ctrl-C, pytest.exit: the case in flight counts as not measured
+            self.run.current = None
+            raise
+        with self._writing():
+            self.run.finish()
+        self._forget_tracebacks()
+        self._cleaner.after_case(nextitem is None or nextitem.path != item.path)
+        return result
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.run.broken = f"the journal cannot be written: {error.strerror}"
+            pytest.exit(f"{self.run.broken}; what was measured before is kept", returncode=1)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """After a case that ended well: its samples are shown to pytest-benchmark."""
+        result = yield
+        if self.active and selection.is_case(item):
+            self._show(item)
+        return result
+
+    def _show(self, item: pytest.Item) -> None:
+        from bench_lib import bench_json
+
+        bench: Bench = item.funcargs["bench"]  # type: ignore[attr-defined]
+        benchmark = item.funcargs["benchmark"]  # type: ignore[attr-defined]
+        series = bench.finished()
+        benchmark.extra_info.update(bench_json.extra_info(bench.case, series, bench.device))
+        bench_json.replay(benchmark, self._clock, series.seconds)
+        bench.shown = True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """How a case ended, from what it raised; skips with their reason, errors as one sentence."""
+        report = yield
+        ours = selection.is_case(item)
+        if call.excinfo is None or not (ours or selection.needs_gpu(item)):
+            return report
+        error = call.excinfo.value
+        if isinstance(error, Unavailable | NotApplicable):
+            path, line, _ = item.location
+            report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, f"Skipped: {error}")
+        elif isinstance(error, CudaGainsError):
+            report.longrepr = str(error)
+        if self.active and ours:
+            self._note_end(item, error, call.when)
+        return report
+
+    def _note_end(self, item: pytest.Item, error: BaseException, when: str) -> None:
+        from bench_lib.session import reason_of, status_of
+
+        flight = self.run.current
+        if flight is None:
+            return
+        self._tracebacks.append(error)
+        status = status_of(error)
+        flight.end(status, reason_of(error) if when != "teardown" else f"at teardown: {reason_of(error)}")
+        sticky = str(error) if isinstance(error, CudaError) and error.sticky else self.target.dead()
+        if sticky:
+            self.run.dead = sticky
+            item.session.shouldfail = f"the CUDA context is dead ({sticky}); nothing more can be measured"
+
+    def _forget_tracebacks(self) -> None:
+        """What a failed case's frames hold must not stay: tensors would be pinned by them."""
+        for error in self._tracebacks:
+            while error is not None:
+                traceback.clear_frames(error.__traceback__)
+                error = error.__cause__ or error.__context__
+        self._tracebacks.clear()
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            if hasattr(sys, name):
+                delattr(sys, name)
+
+    # --- the end
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """The journal becomes Parquet, pytest-benchmark writes its JSON, and the GPU is given back."""
+        try:
+            if self.active:
+                self._keep(session, lambda: self.run.end(int(session.exitstatus)))
+            result = yield
+            if self.active and self.options.json is not None and not self._json_written:
+                self._keep(session, self._write_empty_json)
+        except OSError as error:  # of pytest-benchmark's own file
+            self._failed(session, error)
+            return None
+        finally:
+            self._cleaner.restore()
+            self.target.close()
+        return result
+
+    def _write_empty_json(self) -> None:
+        from bench_lib import bench_json
+
+        assert self.options.json is not None
+        bench_json.write_empty(self.options.json, self.run.summary)
+
+    def _keep(self, session: pytest.Session, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except (OSError, CudaGainsError) as error:
+            self._failed(session, error)
+
+    def _failed(self, session: pytest.Session, error: Exception) -> None:
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self._say(f"cuda-gains: not all results could be written: {error}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Our part of pytest-benchmark's file; rows of cases that are not ok go."""
+        if not self.active:
+            return
+        from bench_lib import bench_json
+
+        bench_json.put(output_json, self.run.summary, self.run.bad())
+        self._json_written = True
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """How many cases ended how, and where the run lies."""
+        if not self.active:
+            return
+        terminalreporter.section("cuda-gains")
+        for (status, reason), n in Counter(self.run.statuses.values()).items():
+            terminalreporter.write_line(f"{n} {status}{f': {reason}' if reason else ''}")
+        terminalreporter.write_line(f"run {self.run.task.run_id} in {self.options.folder.path}")

@@ -1,0 +1,63 @@
+"""What a run was asked to do: by the command line, and by a campaign."""
+
+import json
+import os
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench_lib.errors import UsageError
+from bench_lib.layout import CampaignFolder
+from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
+
+TASK_VARIABLE = "CUDA_GAINS_TASK"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a campaign tells its process: which run this is, and what is done already."""
+
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    round: str = ""
+    arm: str = ""
+    position: int = 0
+    seed: int = 0
+    skip: tuple[str, ...] = ()
+
+    @classmethod
+    def of_environment(cls) -> "Task":
+        """The task of the file that $CUDA_GAINS_TASK names, else that of a plain run."""
+        if not (path := os.environ.get(TASK_VARIABLE)):
+            return cls()
+        try:
+            given = json.loads(Path(path).read_text())
+            return cls(**{**given, "skip": tuple(given.get("skip", ()))})
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UsageError(f"the task file {path} of ${TASK_VARIABLE} cannot be used: {error}") from None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asked for."""
+
+    device: str = "auto"
+    require_gpu: bool = False
+    families: tuple[str, ...] = ()
+    quick: bool = False
+    full: bool = False
+    campaign: str = "local"
+    stack: str = "here"
+    results: Path = Path("results")
+    wheels: Path | None = None
+    json: Path | None = None
+    command: str = ""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the run's cases."""
+        return QUICK_POLICY if self.quick else DEFAULT_POLICY
+
+    @property
+    def folder(self) -> CampaignFolder:
+        """The campaign's folder; UsageError for a name that cannot be one."""
+        return CampaignFolder(self.results, self.campaign)

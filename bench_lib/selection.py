@@ -1,0 +1,166 @@
+"""pytest items -> cases, and which of them are measured in which order.
+
+A case is an item that uses this suite's `bench` fixture. Its file names the family and the margin,
+its function the op, its parameters the rest.
+"""
+
+import difflib
+import math
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from bench_lib.errors import UsageError
+from bench_lib.model import Case, Scalar
+
+# Fixtures that `bench` and `gpu` of this suite ask for. A user's own fixture of the name `bench` or
+# `gpu` does not, and so its tests stay theirs.
+CASE_FIXTURE = "cuda_gains_case"
+GPU_FIXTURE = "cuda_gains_gpu"
+
+MARKERS = (
+    "core(**params): a case of --quick: always, or where the named parameters have these values",
+    "full(**params): a case that is measured with --full only, alike",
+    "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
+)
+BUDGET_SECONDS = 120.0
+_PREFIXES = ("bench_", "test_")
+
+
+def is_case(item: pytest.Item) -> bool:
+    """Whether the item is one of ours."""
+    return CASE_FIXTURE in getattr(item, "fixturenames", ())
+
+
+def needs_gpu(item: pytest.Item) -> bool:
+    """Whether the item asks for the GPU by name."""
+    return GPU_FIXTURE in getattr(item, "fixturenames", ())
+
+
+def family(item: pytest.Item) -> str:
+    """FAMILY of the item's file, else the file's name without `bench_`."""
+    module = _module(item)
+    return str(getattr(module, "FAMILY", _bare(module.__name__.rpartition(".")[2])))
+
+
+def margin(item: pytest.Item) -> float:
+    """MARGIN of the item's file: the smallest change that matters, as a part of one."""
+    return float(getattr(_module(item), "MARGIN", 0.05))
+
+
+def budget_seconds(item: pytest.Item) -> float:
+    """The wall time that the case may take."""
+    marker = item.get_closest_marker("budget")
+    if marker is None:
+        return BUDGET_SECONDS
+    given = [*marker.args, *marker.kwargs.values()]
+    if len(given) != 1 or set(marker.kwargs) > {"seconds"} or not _positive(given[0]):
+        raise UsageError(f"{item.nodeid}: budget{tuple(given)} is not a number of seconds; write budget(60)")
+    return float(given[0])
+
+
+def case_of(item: pytest.Item) -> Case:
+    """The case an item stands for; UsageError for a parameter that is no JSON scalar."""
+    params = params_of(item)
+    for name, value in params.items():
+        if not isinstance(value, str | int | float) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            raise UsageError(
+                f"{item.nodeid}: parameter {name!r} is {value!r} ({type(value).__name__}); parameters of a "
+                "case are text, numbers or booleans: give a name, and look the object up inside"
+            )
+    return Case(family(item), _bare(getattr(item, "originalname", item.name)), params)
+
+
+def params_of(item: pytest.Item) -> dict[str, Scalar]:
+    """The parameters of an item by name."""
+    callspec = getattr(item, "callspec", None)
+    return {} if callspec is None else dict(callspec.params)
+
+
+def select(
+    items: Sequence[pytest.Item], families: Sequence[str], quick: bool, full: bool
+) -> list[pytest.Item]:
+    """The items that stay: all that are not ours, and of ours what the options ask for.
+
+    Raises UsageError for a family that no file has, and for a marker that names an unknown parameter.
+    """
+    known = {family(item) for item in items if is_case(item)}
+    for name in families:
+        if known and name not in known:
+            raise UsageError(f"there is no family {name!r}; {_nearest(name, known)}")
+    return [item for item in items if not is_case(item) or _asked_for(item, families, quick, full)]
+
+
+def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bool) -> bool:
+    core, only_full = _marked(item, "core"), _marked(item, "full")
+    if families and family(item) not in families:
+        return False
+    return core if quick else (full or not only_full)
+
+
+def _marked(item: pytest.Item, name: str) -> bool:
+    """Whether a marker of that name holds for the item's parameters."""
+    params = params_of(item)
+    holds = False
+    for marker in item.iter_markers(name):
+        if unknown := sorted(marker.kwargs.keys() - params.keys()):
+            raise UsageError(f"{item.nodeid}: {name} names {unknown[0]!r}; {_nearest(unknown[0], params)}")
+        holds |= all(params[key] in _listed(value) for key, value in marker.kwargs.items())
+    return holds
+
+
+def shuffled(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
+    """The items in an order drawn by `seed`; 0 leaves them as they are.
+
+    Files are shuffled, and items inside each: the items of one file share its fixtures.
+    """
+    if seed == 0:
+        return list(items)
+    rng = random.Random(seed)
+    files: dict[Any, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = list(files)
+    rng.shuffle(order)
+    for path in order:
+        rng.shuffle(files[path])
+    return [item for path in order for item in files[path]]
+
+
+def check_unique(cases: Iterable[tuple[pytest.Item, Case]]) -> None:
+    """Raise UsageError when two items stand for one case: their samples could not be told apart."""
+    seen: dict[str, str] = {}
+    for item, case in cases:
+        if (other := seen.setdefault(case.case_id, item.nodeid)) != item.nodeid:
+            raise UsageError(
+                f"{item.nodeid} and {other} are both the case {case.case_id}; rename one of them, "
+                "or give its file another FAMILY"
+            )
+
+
+def _module(item: pytest.Item) -> Any:
+    return getattr(item, "module")  # noqa: B009 - an Item of pytest need not have one, ours do
+
+
+def _bare(name: str) -> str:
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple | set | frozenset) else [value]  # type: ignore[return-value]
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    listed = ", ".join(sorted(known)) or "none"
+    return f"did you mean {close[0]!r}? Known are {listed}" if close else f"known are {listed}"

@@ -1,0 +1,289 @@
+"""One run: its journal, the case in flight, and the files at its end. Knows no hook."""
+
+import dataclasses
+import os
+import shutil
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench_lib import bench_json, journal, libraries, probe, stacks
+from bench_lib.bench import Bench, Conditions
+from bench_lib.errors import (
+    CaseTimeout,
+    CudaError,
+    CudaGainsError,
+    NotApplicable,
+    Unavailable,
+    UsageError,
+    WrongResult,
+)
+from bench_lib.model import Case, Measurement, RunInfo, Status
+from bench_lib.options import Options, Task
+from bench_lib.stacks import StackEntry
+from bench_lib.target import Target
+from bench_lib.telemetry import host_clock_resolution, involuntary_switches, steal_seconds
+
+_REASON_LENGTH = 500
+_LEAST_FREE_NBYTES = 16 << 20
+
+
+def status_of(error: BaseException) -> Status:
+    """How a case ended that raised this."""
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            return status
+    # torch and CuPy each have a class of that name, and neither needs to be imported here.
+    out = any(c.__name__ == "OutOfMemoryError" for c in type(error).__mro__)
+    out |= isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
+    return Status.OUT_OF_MEMORY if out else Status.FAILED
+
+
+def reason_of(error: BaseException) -> str:
+    """Why, in one line."""
+    text = (str(getattr(error, "msg", None) or error).strip().splitlines() or [""])[0]
+    named = isinstance(error, CudaGainsError | pytest.skip.Exception | pytest.fail.Exception) and text
+    return (text if named else f"{type(error).__name__}: {text}".removesuffix(": "))[:_REASON_LENGTH]
+
+
+_STATUS: dict[type[BaseException], Status] = {
+    NotApplicable: Status.NOT_APPLICABLE,
+    Unavailable: Status.SKIPPED,
+    pytest.skip.Exception: Status.SKIPPED,
+    WrongResult: Status.WRONG_RESULT,
+    CaseTimeout: Status.TIMEOUT,
+    MemoryError: Status.OUT_OF_MEMORY,
+}
+
+
+@dataclass
+class InFlight:
+    """The case that is being measured, and how it has ended so far."""
+
+    measurement: Measurement  # what is known of it from the start
+    budget_seconds: float
+    bench: Bench | None = None
+    status: Status = Status.OK
+    reason: str = ""
+    begin: float = field(default_factory=time.perf_counter)
+    steal: float = field(default_factory=steal_seconds)
+    switches: int = field(default_factory=involuntary_switches)
+
+    def end(self, status: Status, reason: str) -> None:
+        """Note how it ended; the first bad end counts."""
+        if self.status is Status.OK:
+            self.status, self.reason = status, reason
+
+    def finished(self) -> Measurement:
+        """The measurement as it ended."""
+        wall_seconds = time.perf_counter() - self.begin
+        if self.bench is None:
+            known = self.measurement
+        else:
+            series = self.bench.finished() if self.bench.series is not None else None
+            if series is not None:
+                series = dataclasses.replace(series, facts={**series.facts, **self._host_facts()})
+            known = dataclasses.replace(self.measurement, series=series, clocks=self.bench.clocks)
+        return dataclasses.replace(known, status=self.status, reason=self.reason, wall_seconds=wall_seconds)
+
+    def _host_facts(self) -> dict[str, str]:
+        """What the host lost during the case; nothing is said where nothing was lost."""
+        lost = {
+            "steal_seconds": round(steal_seconds() - self.steal, 3),
+            "involuntary_switches": involuntary_switches() - self.switches,
+        }
+        return {name: f"{value:g}" for name, value in lost.items() if value}
+
+
+class Run:
+    """A run from its first line to its files."""
+
+    def __init__(self, options: Options, task: Task, target: Target) -> None:
+        self.options = options
+        self.task = task
+        self.target = target
+        self.current: InFlight | None = None
+        self.statuses: dict[str, tuple[Status, str]] = {}  # by node id, in the order measured
+        self.broken = ""  # why nothing more can be written
+        self.dead = ""  # why the CUDA context cannot be used any more
+        self._expected = 0
+        self._journal: journal.Journal | None = None
+        self._loaded: Any = None
+        self._summary = bench_json.summary(None, ())
+
+    @cached_property
+    def stack(self) -> StackEntry:
+        """The stack's entry; UsageError for an unknown one."""
+        return stacks.stack(self.options.stack)
+
+    @property
+    def order_seed(self) -> int:
+        """The seed for orders drawn inside a case: the campaign's, else one of this run."""
+        return self.task.seed or int(uuid.uuid5(uuid.NAMESPACE_OID, self.task.run_id).int % 2**32)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What the cases are measured with."""
+        target = self.target
+        return Conditions(
+            target.device, self.options.policy, target.telemetry, target.gpu, lambda: target.opened
+        )
+
+    @property
+    def path(self) -> Path:
+        """Where the run's row lies once it has ended."""
+        return self.options.folder.table("runs", self.task.run_id)
+
+    def begin(self, expected: int) -> None:
+        """Open everything that is written to, so that what is wrong is known before the first case.
+
+        Raises UsageError, Refused, or OSError.
+        """
+        folder, stack = self.options.folder, self.stack
+        if self.options.wheels is not None and not self.options.wheels.is_dir():
+            raise UsageError(f"--wheels {self.options.wheels} is not a folder; name the one with the wheels")
+        self.target.check()
+        self.target.lock()
+        if self.options.json is not None:
+            bench_json.begin(self.options.json)
+        self._expected = expected
+        self._journal = journal.Journal(folder.journal(self.task.run_id))
+        _check_room(folder.path)
+        task = self.task
+        info = RunInfo(
+            run_id=task.run_id,
+            campaign=folder.name,
+            stack=stack.name,
+            arm=task.arm or stack.name,
+            round=task.round,
+            position=task.position,
+            device=self.target.device,
+            policy=self.options.policy.name,
+            seed=task.seed,
+            command=self.options.command,
+            started_at=time.time(),
+        )
+        self._journal.run(info, probe.suite_commit())
+        self._identify({})
+
+    def start(self, case: Case, nodeid: str, margin: float, budget_seconds: float) -> None:
+        """A case begins."""
+        known = Measurement(
+            case,
+            Status.FAILED,
+            margin=margin,
+            position=len(self.statuses),
+            nodeid=nodeid,
+            started_at=time.time(),
+        )
+        self._open.start(nodeid, case.case_id, budget_seconds, known, self.options.policy.name)
+        self.current = InFlight(known, budget_seconds)
+
+    def bench(self) -> Bench:
+        """The `bench` of the case in flight."""
+        assert self.current is not None
+        self.current.bench = Bench(
+            self.current.measurement.case, self.current.budget_seconds, self.conditions
+        )
+        return self.current.bench
+
+    def finish(self) -> None:
+        """The case in flight has ended: its line is on disk when this returns. Raises OSError."""
+        assert self.current is not None
+        measurement = self.current.finished()
+        self.current = None
+        try:
+            self._open.case(measurement, self.options.policy.name)
+        except OSError:
+            self._close()  # half a line may be there: nothing may follow it
+            raise
+        self.statuses[measurement.nodeid] = (measurement.status, measurement.reason)
+        if self._loaded != libraries.mapped():
+            self._identify({})
+
+    def bad(self) -> set[str]:
+        """Node ids of the cases that did not end well."""
+        return {nodeid for nodeid, (status, _) in self.statuses.items() if status is not Status.OK}
+
+    def end(self, exit_code: int) -> None:
+        """The session ends: the journal becomes Parquet. Raises OSError or DataError.
+
+        Only a run that measured all its cases has come to its own end; any other is incomplete.
+        """
+        path = self.options.folder.journal(self.task.run_id)
+        if self._journal is not None:
+            self._identify(self._quantities())
+            if len(self.statuses) == self._expected:
+                self._journal.end(exit_code)
+            self._close()
+        if not self.statuses:
+            path.unlink(missing_ok=True)  # no case: no clutter
+            return
+        tables = journal.rows(journal.read(path))
+        self._summary = bench_json.summary(tables["runs"][0], tables["cases"])
+        journal.finish(path, self.options.folder)
+
+    @property
+    def summary(self) -> journal.Row:
+        """This suite's part of the JSON file."""
+        return self._summary
+
+    def close(self) -> None:
+        """Let go of the GPU and the journal."""
+        self._close()
+        self.target.close()
+
+    @property
+    def _open(self) -> journal.Journal:
+        assert self._journal is not None
+        return self._journal
+
+    def _close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _identify(self, quantities: dict[str, float]) -> None:
+        self._loaded = libraries.mapped()
+        gpu = None if self.dead else self.target.opened
+        found = probe.identity(self.stack, gpu, self._settings(), quantities, self.target.detected)
+        self._open.identity(found)
+
+    def _settings(self) -> dict[str, str]:
+        found = {"module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
+        if self.target.opened is not None:
+            from bench_lib import kernels
+
+            path = kernels.cubin_path(self.target.opened.context, self.options.folder.path)
+            if path.exists():
+                found["cubin.sha256"] = libraries.sha256(path)
+        return found
+
+    def _quantities(self) -> dict[str, float]:
+        """What measuring itself costs here, as far as this run has used it."""
+        found = {"clock_resolution_seconds": host_clock_resolution()}
+        if "bench_lib.native" in sys.modules:
+            from bench_lib import native
+
+            found |= {
+                "loop_overhead_seconds": native.overhead(),
+                "clock_resolution_seconds": native.clock_resolution(),
+            }
+        if self.target.opened is not None and not self.dead:
+            found["event_pair_overhead_seconds"] = self.target.opened.event_overhead()
+        return found
+
+
+def _check_room(folder: Path) -> None:
+    free_nbytes = shutil.disk_usage(folder).free
+    if free_nbytes < _LEAST_FREE_NBYTES:
+        raise UsageError(
+            f"{folder} has {free_nbytes >> 20} MiB free, a run needs {_LEAST_FREE_NBYTES >> 20} MiB; "
+            "make room there or choose another place with --results"
+        )
