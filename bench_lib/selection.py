@@ -23,6 +23,7 @@ GPU_FIXTURE = "cuda_gains_gpu"
 MARKERS = (
     "core(**params): a case of --quick: always, or where the named parameters have these values",
     "full(**params): a case that is measured with --full only, alike",
+    "margin(value, **params): the case's smallest change that matters, instead of its file's MARGIN",
     "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
 )
 BUDGET_SECONDS = 120.0
@@ -46,7 +47,14 @@ def family(item: pytest.Item) -> str:
 
 
 def margin(item: pytest.Item) -> float:
-    """MARGIN of the item's file: the smallest change that matters, as a part of one."""
+    """The smallest change that matters, as a part of one: of the item's marker, else of its file."""
+    for marker in item.iter_markers("margin"):
+        if len(marker.args) != 1 or not _positive(marker.args[0]):
+            raise UsageError(
+                f"{item.nodeid}: margin{marker.args} is not one number above 0; write margin(0.1)"
+            )
+        if _holds(item, marker):
+            return float(marker.args[0])
     return float(getattr(_module(item), "MARGIN", 0.05))
 
 
@@ -104,13 +112,16 @@ def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bo
 
 def _marked(item: pytest.Item, name: str) -> bool:
     """Whether a marker of that name holds for the item's parameters."""
+    held = [_holds(item, marker) for marker in item.iter_markers(name)]  # all: each is checked
+    return any(held)
+
+
+def _holds(item: pytest.Item, marker: pytest.Mark) -> bool:
+    """Whether all parameters that the marker names have one of its values."""
     params = params_of(item)
-    holds = False
-    for marker in item.iter_markers(name):
-        if unknown := sorted(marker.kwargs.keys() - params.keys()):
-            raise UsageError(f"{item.nodeid}: {name} names {unknown[0]!r}; {_nearest(unknown[0], params)}")
-        holds |= all(params[key] in _listed(value) for key, value in marker.kwargs.items())
-    return holds
+    if unknown := sorted(marker.kwargs.keys() - params.keys()):
+        raise UsageError(f"{item.nodeid}: {marker.name} names {unknown[0]!r}; {_nearest(unknown[0], params)}")
+    return all(params[key] in _listed(value) for key, value in marker.kwargs.items())
 
 
 def shuffled(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
