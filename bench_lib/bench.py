@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bench_lib.errors import CudaGainsError, UsageError, WrongResult
 from bench_lib.measure import checked, measure
-from bench_lib.model import Case, Clocks, Policy, Series, Timing, Work
+from bench_lib.model import Case, Clocks, Policy, Scalar, Series, Timing, Work
 from bench_lib.telemetry import ClockLog, Telemetry
-from bench_lib.timer import Batch, Cold, Fn, Graph, Host, Native, Timer
+from bench_lib.timer import Batch, Cold, Fn, Graph, Host, Native, Prepared, Timer
 
 if TYPE_CHECKING:
     from bench_lib.gpu import Gpu
@@ -84,6 +84,8 @@ class Bench:
         check: Check | None = None,
         synchronize: Fn | None = None,
         capture: Capture | None = None,
+        before: Fn | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Measure `fn`, `calls` calls a sample, and keep the series.
 
@@ -92,11 +94,15 @@ class Bench:
         `host` (host time per call: the submission alone, or with `synchronize` all the work).
         On device cpu all of them are host time. `flop` and `nbytes` are the work of one call.
         `check` is given what one call returned, before any timing, and raises WrongResult (an
-        AssertionError counts as one).
+        AssertionError counts as one). `before` runs untimed before each sample, which is then one
+        call: it puts back what the call uses up. `policy` is the run's, changed for a case with long samples.
         """
         if check is not None:
             _check(check, fn())
-        self._measure(fn, self._timer(timing, calls, synchronize, capture), Work(flop, nbytes))
+        timer = self._timer(timing, calls, synchronize, capture)
+        if before is not None:
+            timer = Prepared(timer, before)
+        self._measure(fn, timer, Work(flop, nbytes), policy)
 
     def native(
         self,
@@ -105,9 +111,10 @@ class Bench:
         calls: int = 1,
         flop: float | None = None,
         nbytes: float | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Measure a loop that times itself: `loop()` makes `calls` calls and returns seconds per call."""
-        self._measure(loop, Native(loop, calls), Work(flop, nbytes))
+        self._measure(loop, Native(loop, calls), Work(flop, nbytes), policy)
 
     def record(self, series: Series) -> None:
         """Keep a series that was measured elsewhere (in turns with others, over several processes)."""
@@ -118,6 +125,10 @@ class Bench:
             )
         self._log.read()
         self._keep(series)
+
+    def parameter(self, name: str, value: Scalar) -> None:
+        """Add a parameter that only the machine can tell: cases that differ in it are not compared."""
+        self.case = replace(self.case, params={**self.case.params, name: value})
 
     def quantity(self, name: str, value: float) -> None:
         """Keep a number that is no time, its unit in the name: `peak_nbytes`, `max_abs_error`."""
@@ -144,11 +155,16 @@ class Bench:
             warnings=(*self.series.warnings, *self._notes["warnings"]),
         )
 
-    def _measure(self, fn: Fn, timer: Timer, work: Work) -> None:
+    def _measure(self, fn: Fn, timer: Timer, work: Work, policy: Policy | None) -> None:
         self._refuse_second()
         spent = time.perf_counter() - self._begin
         series = measure(
-            fn, timer, self.policy, self._log, work, budget_seconds=max(0.0, self.budget_seconds - spent)
+            fn,
+            timer,
+            policy or self.policy,
+            self._log,
+            work,
+            budget_seconds=max(0.0, self.budget_seconds - spent),
         )
         self._keep(series)
 

@@ -89,7 +89,9 @@ class InFlight:
             series = self.bench.finished() if self.bench.series is not None else None
             if series is not None:
                 series = dataclasses.replace(series, facts={**series.facts, **self._host_facts()})
-            known = dataclasses.replace(self.measurement, series=series, clocks=self.bench.clocks)
+            known = dataclasses.replace(
+                self.measurement, case=self.bench.case, series=series, clocks=self.bench.clocks
+            )
         return dataclasses.replace(known, status=self.status, reason=self.reason, wall_seconds=wall_seconds)
 
     def _host_facts(self) -> dict[str, str]:
