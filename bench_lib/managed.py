@@ -108,21 +108,22 @@ class Managed:
         return sum(self._taken.values())
 
     def check_room(self, nbytes: int) -> None:
-        """Raise UsageError or Unavailable when that much more would be too much.
-
-        Too much is more than LIMIT_NBYTES in all, or more than half of what the device has free.
-        """
+        """Raise UsageError above LIMIT_NBYTES in all, Unavailable above half of what the GPU has free."""
         wanted = self.nbytes + nbytes
         if wanted > LIMIT_NBYTES:
             raise UsageError(
                 f"{wanted} bytes of managed memory in all; the suite takes at most {LIMIT_NBYTES}: "
                 "free some first, or use a smaller size"
             )
+        self.check_free(wanted)
+
+    def check_free(self, nbytes: int) -> None:
+        """Raise Unavailable when that is more than half of what the device has free."""
         free = self.free_nbytes()
-        if 2 * wanted > free:
+        if 2 * nbytes > free:
             raise Unavailable(
-                f"{wanted} bytes of managed memory are more than half of the {free} free bytes of the "
-                "GPU; the suite never oversubscribes"
+                f"{nbytes} bytes are more than half of the {free} free bytes of the GPU; "
+                "the suite never oversubscribes"
             )
 
     def free_nbytes(self) -> int:

@@ -50,14 +50,6 @@ def page_order(pages: int, order: str) -> NDArray[np.uint32]:
     return np.random.default_rng(_SEED).permutation(numbers) if order == "random" else numbers
 
 
-def cycle(slots: int) -> NDArray[np.uint32]:
-    """Random successors that make one cycle of all slots: no shortcut, nothing to prefetch."""
-    order = np.random.default_rng(_SEED).permutation(np.arange(slots, dtype=np.uint32))
-    successor = np.empty_like(order)
-    successor[order] = np.roll(order, -1)
-    return successor
-
-
 class MemoryKernels:
     """The kernels of memory_kernels on the suite's stream; addresses are plain integers."""
 

@@ -1,8 +1,8 @@
 """Exchanging a model's parameters between GPU and CPU in every step, and what the exchange costs.
 
 A step is a pass of the GPU over all weights (as a backward pass writes gradients), then one of the
-CPU (as an optimizer on the host). Each pass runs twice in a step, the second time on weights that
-are already there: what the first takes longer is the exchange.
+CPU (as an optimizer on the host). Each pass runs twice in a turn, the second time on weights that are
+already there: what the step takes longer than two such passes is the exchange.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from ctypes import c_float
+from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -52,10 +54,11 @@ class Shape(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of one step, and of the exchange in it."""
+    """Seconds of one turn: the step, and each pass again on weights that are already there."""
 
     step: float
-    exchange: float
+    gpu_pass: float
+    cpu_pass: float
 
 
 class Way(Protocol):
@@ -166,23 +169,22 @@ def measure(
     times: dict[str, list[Times]] = {way: [] for way in WAYS}
     with _ways(managed, kernels, shape) as ways:
         for way in WAYS:
-            _step(ways[way], kernels.gpu.synchronize)  # untimed: loads the kernel, populates pages
+            _turn(ways[way], kernels.gpu.synchronize)  # untimed: loads the kernel, populates pages
         for _ in range(turns):
             for way in order.sample(WAYS, len(WAYS)):
-                times[way].append(_step(ways[way], kernels.gpu.synchronize))
-    return {
-        (way, metric): _series([getattr(taken, metric) for taken in times[way]], metric, shape)
-        for way in WAYS
-        for metric in METRICS
-    }
+                times[way].append(_turn(ways[way], kernels.gpu.synchronize))
+    return {(way, metric): series for way in WAYS for metric, series in _series(times[way], shape).items()}
 
 
-def _series(seconds: Sequence[float], metric: str, shape: Shape) -> Series:
-    still = sum(value <= 0 for value in seconds)
-    if still:
-        raise WrongResult(f"the exchange took no time in {still} of {len(seconds)} steps: nothing moved")
-    work = Work(nbytes=2 * shape.nbytes) if metric == "exchange" else Work()
-    return Series(tuple(seconds), timing=Timing.HOST, turns="param_swap", work=work, warmup_calls=1)
+def _series(times: Sequence[Times], shape: Shape) -> dict[str, Series]:
+    """Step and exchange; the passes alone are the median of all turns, as one may have been disturbed."""
+    passes = median(taken.gpu_pass for taken in times) + median(taken.cpu_pass for taken in times)
+    steps = tuple(taken.step for taken in times)
+    exchanges = tuple(step - passes for step in steps)
+    if min(exchanges) <= 0:
+        raise WrongResult("a step took no longer than its passes over weights already there: nothing moved")
+    step = Series(steps, timing=Timing.HOST, turns="param_swap", warmup_calls=1)
+    return {"step": step, "exchange": replace(step, seconds=exchanges, work=Work(nbytes=2 * shape.nbytes))}
 
 
 @contextmanager
@@ -206,8 +208,8 @@ def _ways(managed: Managed, kernels: MemoryKernels, shape: Shape) -> Iterator[Ma
         }
 
 
-def _step(way: Way, synchronize: Callable[[], None]) -> Times:
-    """One step of one way: from zeros, both passes twice, so every weight ends at the number of passes."""
+def _turn(way: Way, synchronize: Callable[[], None]) -> Times:
+    """One turn of one way: from zeros, both passes twice, so every weight ends at the number of passes."""
     weights = way.weights()
     for weight in weights:
         weight.fill(0)
@@ -225,12 +227,11 @@ def _step(way: Way, synchronize: Callable[[], None]) -> Times:
             np.add(weight, np.float32(_SHIFT), out=weight)
 
     there = timed(way.to_gpu, way.gpu_pass, synchronize)
-    resident_on_gpu = timed(way.gpu_pass, synchronize)
+    gpu_again = timed(way.gpu_pass, synchronize)
     back = timed(way.to_cpu, synchronize, cpu_pass)
-    resident_on_cpu = timed(cpu_pass)
+    cpu_again = timed(cpu_pass)
     _check_weights(weights)
-    step = there + back
-    return Times(step, step - resident_on_gpu - resident_on_cpu)
+    return Times(there + back, gpu_again, cpu_again)
 
 
 def _check_weights(weights: Sequence[NDArray[np.float32]]) -> None:
