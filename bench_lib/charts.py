@@ -1,0 +1,243 @@
+"""Comparisons and data in, matplotlib Figures out: each says what it shows, with no text around it.
+
+Nothing here computes statistics: ratios and intervals are those of the comparison.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from bench_lib.canvas import (
+    BAND,
+    COLOURS,
+    GREY,
+    LOOKS,
+    MARKERS,
+    STYLE,
+    interval_text,
+    new_figure,
+    shown,
+    subtitle,
+    title,
+)
+from bench_lib.launch_chart import launch_by_runtime as launch_by_runtime
+from bench_lib.model import Case, CaseChange, Change, Comparison
+from bench_lib.runtimes import run_medians
+from bench_lib.store import Data
+from bench_lib.units import seconds_text
+from bench_lib.verdicts import Pairing
+
+MOST_ROWS = 60  # of a forest plot: more cannot be read on a page
+MOST_PANELS = 6  # of a run-order plot
+
+
+@matplotlib.rc_context(STYLE)
+def forest(comparison: Comparison) -> Figure:
+    """One row a case: its ratio with the 95 % interval over the shaded margin; canaries on top.
+
+    Rows go from the largest gain to the largest loss. Of more than 60 cases the 60 with the largest
+    effects are drawn, and a line says so. Cases without a ratio are counted in that line.
+    """
+    rows, said = _chosen(comparison.cases)
+    canaries = [row for row in comparison.canaries if row.ratio is not None]
+    groups = [("Canaries: no upgrade should move these", canaries)] if canaries else []
+    groups.append(("Cases" if rows else "No case has a ratio", rows))
+    longest = max((len(shown(row.case_id)) for _, listed in groups for row in listed), default=40)
+    n_lines = sum(len(listed) + 1 for _, listed in groups)
+    figure = new_figure(7.6 + 0.066 * longest, 2.3 + 0.235 * n_lines)
+    axes = figure.subplots()
+    _forest_rows(axes, groups)
+    _ratio_axis(axes, [*canaries, *rows])
+    title(figure, f"{comparison.candidate} against {comparison.baseline}: {counts_text(comparison)}")
+    subtitle(axes, [_paired(comparison), *said], 78)
+    figure.legend(handles=_forest_marks(), loc="outside lower center", ncols=5)
+    return figure
+
+
+def counts_text(comparison: Comparison) -> str:
+    """`3 faster, 0 slower, 20 same`: faster and slower always, the others where they occurred."""
+    always = (Change.FASTER, Change.SLOWER)
+    return ", ".join(f"{n} {change}" for change, n in comparison.counts().items() if n or change in always)
+
+
+def _chosen(cases: Sequence[CaseChange]) -> tuple[list[CaseChange], list[str]]:
+    """The rows drawn, gains first, and a sentence for each group of rows that is not."""
+    drawn = [row for row in cases if row.ratio is not None]
+    said = []
+    if len(drawn) > MOST_ROWS:
+        said.append(f"The {MOST_ROWS} largest effects of {len(drawn)} cases are drawn.")
+        drawn = _largest(drawn, MOST_ROWS)
+    if without := sum(row.ratio is None for row in cases):
+        said.append(f"{without} of {len(cases)} have no ratio and are not drawn.")
+    return sorted(drawn, key=lambda row: row.ratio or 1.0), said
+
+
+def _largest(rows: Iterable[CaseChange], most: int) -> list[CaseChange]:
+    there = [row for row in rows if row.ratio]
+    return sorted(there, key=lambda row: abs(math.log(row.ratio or 1.0)), reverse=True)[:most]
+
+
+def _paired(comparison: Comparison) -> str:
+    """One sentence: where the rows come from and how many replicates stand behind each."""
+    n = sorted({row.n for row in comparison.cases if row.ratio is not None})
+    how_many = str(n[0]) if len(n) == 1 else f"{n[0]} to {n[-1]}" if n else "no"
+    unit = {
+        Pairing.ROUNDS: "pairs of runs, paired within rounds",
+        Pairing.RUNS: "runs, both sides inside each",
+        Pairing.UNPAIRED: "runs a side, not interleaved: confounded with the session",
+    }
+    where = f"Campaign {comparison.campaign}: " if comparison.campaign else ""
+    return f"{where}{how_many} {unit[Pairing(comparison.pairing)]}."
+
+
+def _forest_rows(axes: Axes, groups: Iterable[tuple[str, Sequence[CaseChange]]]) -> None:
+    """Draw the groups downwards: a line for a header, then one a row with its numbers at the right."""
+    labels: list[str] = []
+    headers: list[int] = []
+    for header, rows in groups:
+        headers.append(len(labels))
+        labels.append(header)
+        for row in rows:
+            _forest_row(axes, -len(labels), row)
+            labels.append(shown(row.case_id))
+    axes.set_yticks([-line for line in range(len(labels))], labels)
+    for line in headers:
+        axes.get_yticklabels()[line].set_fontweight("bold")
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(0.4 - len(labels), 0.6)
+    axes.spines["left"].set_visible(False)
+
+
+def _forest_row(axes: Axes, y: float, row: CaseChange) -> None:
+    colour, marker, fill = LOOKS[row.change]
+    bound = 1 + row.margin
+    axes.fill_between([1 / bound, bound], y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0.5)
+    if row.low is not None and row.high is not None:
+        axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
+    axes.plot([row.ratio or 1.0], [y], marker=marker, color=colour, markerfacecolor=fill, markersize=5.5)
+    axes.text(
+        1.015,
+        y,
+        f"{interval_text(row)}  {row.change}",
+        transform=axes.get_yaxis_transform(),
+        va="center",
+        color=GREY if row.change is Change.UNCLEAR else colour,
+    )
+
+
+def _ratio_axis(axes: Axes, rows: Sequence[CaseChange]) -> None:
+    """A logarithmic axis that holds every ratio; a wide interval may run out of it, a ratio never does."""
+    logs = [math.log(row.ratio) for row in rows if row.ratio]
+    reach = max([*map(abs, logs), *(1.6 * math.log1p(row.margin) for row in rows), 0.01])
+    ends = [math.log(end) for row in rows for end in (row.low, row.high) if end]
+    low = max(min([*ends, -reach]), -3 * reach)
+    high = min(max([*ends, reach]), 3 * reach)
+    space = 0.05 * (high - low)
+    axes.set_xscale("log")
+    axes.set_xlim(math.exp(low - space), math.exp(high + space))
+    wide = high - low > math.log(4)
+    decades = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    axes.xaxis.set_major_locator(FixedLocator(decades) if wide else MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    axes.set_xlabel(
+        "← faster      candidate seconds / baseline seconds, 95 % interval (log scale)      slower →"
+    )
+
+
+def _forest_marks() -> list[Line2D | Patch]:
+    marks: list[Line2D | Patch] = [
+        Line2D([], [], color=colour, marker=marker, markerfacecolor=fill, markersize=5.5, label=str(change))
+        for change, (colour, marker, fill) in LOOKS.items()
+    ]
+    return [*marks, Patch(color=BAND, label="margin: a change too small to matter")]
+
+
+@matplotlib.rc_context(STYLE)
+def run_order(comparison: Comparison, data: Data) -> Figure:
+    """The median of every run in order of time, for the canaries and cases with the largest effects.
+
+    What shifts between the arms is the stack's; what shifts with time is the machine's. The shaded
+    band is the margin around the baseline's mean. `data` is what both sides measured.
+    """
+    chosen = [*_largest(comparison.canaries, 2), *_largest(comparison.cases, 4)][:MOST_PANELS]
+    values = run_medians(data)
+    order = {run: i + 1 for i, run in enumerate(data.runs.sort_values("started_at")["run_id"])}
+    n_rows = max(1, math.ceil(len(chosen) / 2))
+    figure = new_figure(11.5, 1.5 + 2.15 * n_rows)
+    panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).ravel()
+    marks: dict[str, Line2D] = {}
+    for axes, row in zip(panels, chosen, strict=False):
+        _run_order_panel(axes, row, _series(comparison, row, values), order, marks)
+    for axes in panels[len(chosen) :]:
+        axes.remove()
+    for axes in panels[max(len(chosen) - 2, 0) : len(chosen)]:
+        axes.set_xlabel("run, in order of time")
+    title(figure, f"Every run in order of time: {comparison.candidate} against {comparison.baseline}")
+    band = Patch(color=BAND, label="margin around the baseline's mean")
+    figure.legend(handles=[*marks.values(), band], loc="outside lower center", ncols=6, title=_span(data))
+    return figure
+
+
+def _series(comparison: Comparison, row: CaseChange, values: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The values of one case by what they belong to: the arm, or of a contrast the parameter's value."""
+    if comparison.pairing == Pairing.RUNS:
+        found = {}
+        for label in (comparison.baseline, comparison.candidate):
+            name, _, value = label.partition("=")
+            case = Case(row.family, row.op, {**row.params, name: value})
+            found[label] = values[values["case_id"] == case.case_id]
+        return found
+    several = values["campaign"].nunique() > 1
+    own = values[values["case_id"] == row.case_id]
+    arms = {
+        f"{campaign}/{arm}" if several else str(arm): (str(campaign), str(arm), group)
+        for (campaign, arm), group in own.groupby(["campaign", "arm"])
+    }
+    first = sorted(arms, key=lambda label: comparison.baseline not in (label, *arms[label][:2]))
+    return {label: arms[label][2] for label in first}
+
+
+def _run_order_panel(
+    axes: Axes,
+    row: CaseChange,
+    series: dict[str, pd.DataFrame],
+    order: dict[str, int],
+    marks: dict[str, Line2D],
+) -> None:
+    """One case: a dot a run, coloured by what it belongs to; `marks` gathers the legend's entries."""
+    low, high = (row.baseline or 0) / (1 + row.margin), (row.baseline or 0) * (1 + row.margin)
+    axes.axhspan(low, high, color=BAND, zorder=0.5)
+    for i, (label, found) in enumerate(series.items()):
+        at = found["run_id"].map(order).to_numpy()
+        (marks[label],) = axes.plot(
+            at,
+            found["value"].to_numpy(),
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=4.5,
+            linewidth=0,
+            label=shown(label, 40),
+        )
+    axes.set_title(f"{shown(row.case_id, 52)}   {interval_text(row)}", fontsize=8.5)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.tick_params(labelbottom=True)
+
+
+def _span(data: Data) -> str:
+    """From when to when the runs were started."""
+    started = data.runs["started_at"].dropna()
+    if started.empty:
+        return "one dot a run"
+    first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (started.min(), started.max()))
+    return f"one dot a run, started {first} to {last} UTC"
