@@ -44,8 +44,6 @@ def available(wheels: Path | None) -> dict[str, StackEntry]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a runtime at hand, the null and the control; one that is skipped without them."""
-    if "version" not in metafunc.fixturenames:
-        return
     versions = list(available(metafunc.config.getoption("wheels")))
     arms = [*versions, NULL, DRIVER] if BASELINE in versions else [*versions, DRIVER]
     metafunc.parametrize("runtime", arms if len(versions) > 1 else ["none"])

@@ -18,7 +18,11 @@ import fake_cuda as fake
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The `pytester` fixture; naming it in pytest_plugins here would break `pytest .`."""
+    """The `pytester` fixture (naming it in pytest_plugins here would break `pytest .`); warnings are errors.
+
+    In tests only: a deprecation in a user's torch must not fail a benchmark.
+    """
+    config.addinivalue_line("filterwarnings", "error")
     config.pluginmanager.import_plugin("pytester")
 
 
