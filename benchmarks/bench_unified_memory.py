@@ -138,7 +138,7 @@ def blocks(moving, managed: Managed, memory_kernels: MemoryKernels) -> Iterator[
     made.clear()
 
 
-@pytest.mark.parametrize(("direction", "way", "order", "advise", "access", "nbytes"), planned())
+@pytest.mark.parametrize(("direction", "way", "order", "advise", "access", "nbytes"), list(planned()))
 def bench_migrate(bench, request, mode, direction, way, order, advise, access, nbytes) -> None:
     """Moving that many bytes; `pinned` and `pageable` are the copies of the same bytes."""
     if way in ("pinned", "pageable"):
