@@ -183,7 +183,12 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
         axes.set_xlabel("run, in order of time")
     title(figure, f"Every run in order of time: {comparison.candidate} against {comparison.baseline}")
     band = Patch(color=BAND, label="margin around the baseline's mean")
-    figure.legend(handles=[*marks.values(), band], loc="outside lower center", ncols=6, title=_span(data))
+    figure.legend(
+        handles=[*marks.values(), band],
+        loc="outside lower center",
+        ncols=6,
+        title=f"one dot a run; {time_span(data)}",
+    )
     return figure
 
 
@@ -196,14 +201,18 @@ def _series(comparison: Comparison, row: CaseChange, values: pd.DataFrame) -> di
             case = Case(row.family, row.op, {**row.params, name: value})
             found[label] = values[values["case_id"] == case.case_id]
         return found
-    several = values["campaign"].nunique() > 1
-    own = values[values["case_id"] == row.case_id]
-    arms = {
-        f"{campaign}/{arm}" if several else str(arm): (str(campaign), str(arm), group)
-        for (campaign, arm), group in own.groupby(["campaign", "arm"])
+    return {
+        label: found[found["case_id"] == row.case_id]
+        for label, found in by_arm(values, comparison.baseline).items()
     }
-    first = sorted(arms, key=lambda label: comparison.baseline not in (label, *arms[label][:2]))
-    return {label: arms[label][2] for label in first}
+
+
+def by_arm(rows: pd.DataFrame, baseline: str) -> dict[str, pd.DataFrame]:
+    """Rows of runs by arm (CAMPAIGN/ARM where there are several campaigns), the baseline's first."""
+    several = rows["campaign"].nunique() > 1
+    found = {(str(campaign), str(arm)): part for (campaign, arm), part in rows.groupby(["campaign", "arm"])}
+    order = sorted(found, key=lambda arm: baseline not in (*arm, "/".join(arm)))
+    return {"/".join(arm) if several else arm[1]: found[arm] for arm in order}
 
 
 def _run_order_panel(
@@ -234,10 +243,10 @@ def _run_order_panel(
     axes.tick_params(labelbottom=True)
 
 
-def _span(data: Data) -> str:
-    """From when to when the runs were started."""
+def time_span(data: Data) -> str:
+    """From when to when the runs were started; empty when that is not known."""
     started = data.runs["started_at"].dropna()
     if started.empty:
-        return "one dot a run"
+        return ""
     first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (started.min(), started.max()))
-    return f"one dot a run, started {first} to {last} UTC"
+    return f"{first} to {last} UTC"

@@ -87,9 +87,8 @@ def _block(block: Inline | Table | Chart | Bullets) -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [table.head, ("---",) * len(table.head)]
-    rows = [[_inline(cell, in_table=True) for cell in row] for row in table.rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (*lines, *rows))
+    head, *rows = [[_inline(cell, in_table=True) for cell in row] for row in (table.head, *table.rows)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
 
 
 def _paragraph(text: Inline) -> str:

@@ -20,7 +20,7 @@ MEASURING = [
 JOIN = ["schedule", "watch", "merge", "campaign"]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts", "contrast",
-    "compare", "render", "canvas", "runtimes", "launch_chart", "charts", "page", "report",
+    "compare", "render", "canvas", "runtimes", "launch_chart", "charts", "page", "losses", "report",
 ]  # fmt: skip
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
 
