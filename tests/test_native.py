@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 import fake_cuda as fake
 import numpy as np
@@ -18,40 +19,66 @@ from bench_lib.native import Call
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_uint64] * native.PARAMETERS)
 
 
-class Recorder:
-    """A C function that notes what it is called with, takes some time, and answers a status."""
+def now():
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)  # the clock of the loops
 
-    def __init__(self, log=None, name="", seconds=0.0, statuses=()):
-        self.log, self.name, self.seconds = [] if log is None else log, name, seconds
-        self.statuses = iter(statuses)
+
+class Entered(NamedTuple):
+    """One call of a Recorder: what it was given, and when it was in."""
+
+    name: str
+    words: tuple[int, ...]
+    begin: float
+    end: float
+
+
+class Recorder:
+    """A C function that notes its calls in `log`, takes half a millisecond, and answers a status."""
+
+    def __init__(self, log, name="", statuses=()):
+        self.log, self.name, self.statuses = log, name, iter(statuses)
         self.callback = PROTOTYPE(self._called)
 
     def _called(self, *words):
-        self.log.append((self.name, words))
-        end = time.perf_counter() + self.seconds
-        while time.perf_counter() < end:
-            pass
+        begin = now()
+        time.sleep(0.0005)
+        self.log.append(Entered(self.name, words, begin, now()))
         return next(self.statuses, 0)
 
     def call(self, *arguments):
         return Call(ctypes.cast(self.callback, ctypes.c_void_p).value, arguments, self.name)
 
 
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+def call(log):
+    return Recorder(log, "c")
+
+
+@pytest.fixture
+def sync(log):
+    return Recorder(log, "s")
+
+
 def names(log):
-    return "".join(name for name, _ in log)
+    return "".join(entered.name for entered in log)
 
 
-def quickest(run):
-    """The least of a few times: the one that the machine disturbed least."""
-    return min(run() for _ in range(5))
+def assert_times(seconds, timed, before, after):
+    """`seconds` hold all that was timed and nothing of the calls before and after."""
+    assert timed[-1].end - timed[0].begin <= seconds
+    assert seconds <= (after.begin if after else now()) - before.end
 
 
-def test_every_argument_arrives_whole():
-    recorder = Recorder()
+def test_every_argument_arrives_whole(log, call):
     sent = tuple(0xF000_0000_0000_0000 + i for i in range(11))
-    native.enqueue(recorder.call(*sent))
-    native.enqueue(recorder.call(1, 2))
-    assert [words for _, words in recorder.log] == [sent, (1, 2) + (0,) * 9]
+    native.enqueue(call.call(*sent))
+    native.enqueue(call.call(1, 2))
+    assert [entered.words for entered in log] == [sent, (1, 2) + (0,) * 9]
 
 
 def test_too_many_arguments_are_refused():
@@ -59,45 +86,39 @@ def test_too_many_arguments_are_refused():
         native.enqueue(Call(1, tuple(range(12)), "cuMany"))
 
 
-def test_submit_times_the_calls_alone():
-    log = []
-    call, sync = Recorder(log, "c", 0.002), Recorder(log, "s", 0.005)
-    seconds = quickest(lambda: native.submit(call.call(), 5, sync.call()))
-    assert names(log) == "scccccs" * 5
-    assert 0.002 <= seconds < 0.003
+def test_submit_times_the_calls_alone(log, call, sync):
+    seconds = native.submit(call.call(), 5, sync.call())
+    assert names(log) == "scccccs"
+    assert_times(5 * seconds, log[1:-1], before=log[0], after=log[-1])
 
 
-def test_launch_sync_times_pairs():
-    log = []
-    call, sync = Recorder(log, "c", 0.001), Recorder(log, "s", 0.002)
-    seconds = quickest(lambda: native.launch_sync(call.call(), sync.call(), 3))
-    assert names(log) == "scscscs" * 5
-    assert 0.003 <= seconds < 0.004
+def test_launch_sync_times_pairs(log, call, sync):
+    seconds = native.launch_sync(call.call(), sync.call(), 3)
+    assert names(log) == "scscscs"
+    assert_times(3 * seconds, log[1:], before=log[0], after=None)
 
 
-def test_total_times_the_calls_and_one_sync():
-    log = []
-    call, sync = Recorder(log, "c", 0.001), Recorder(log, "s", 0.004)
-    seconds = quickest(lambda: native.total(call.call(), 4, sync.call()))
-    assert names(log) == "sccccs" * 5
-    assert 0.002 <= seconds < 0.003
+def test_total_times_the_calls_and_one_sync(log, call, sync):
+    seconds = native.total(call.call(), 4, sync.call())
+    assert names(log) == "sccccs"
+    assert_times(4 * seconds, log[1:], before=log[0], after=None)
 
 
-def test_in_turns_follows_the_order():
-    log = []
-    calls = [Recorder(log, "a", 0.001), Recorder(log, "b", 0.003)]
-    order = np.array([[0, 1], [1, 0], [1, 0], [0, 1]])
-    seconds = native.in_turns([c.call() for c in calls], order, 2, Recorder(log, "s").call())
-    assert names(log) == "saasbb" + "sbbsaa" * 2 + "saasbb" + "s"
-    assert seconds.shape == (2, 4)
-    assert 0.001 <= seconds[0].min() < 0.002
-    assert 0.003 <= seconds[1].min() < 0.004
+def test_in_turns_follows_the_order(log, sync):
+    calls = [Recorder(log, "a"), Recorder(log, "b")]
+    order = np.array([[0, 1], [1, 0], [1, 0]])
+    seconds = native.in_turns([c.call() for c in calls], order, 2, sync.call())
+    assert names(log) == "saasbb" + "sbbsaa" * 2 + "s"
+    assert seconds.shape == (2, 3)
+    for place, function in enumerate(order.ravel()):
+        before, *timed, after = log[3 * place : 3 * place + 4]
+        assert_times(2 * seconds[function, place // 2], timed, before, after)
 
 
-def test_in_turns_refuses_an_order_that_leaves_one_out():
-    calls = [Recorder().call(), Recorder().call()]
+def test_in_turns_refuses_an_order_that_leaves_one_out(log, call, sync):
     with pytest.raises(UsageError, match="each of the 2 functions once a turn"):
-        native.in_turns(calls, np.array([[0, 0]]), 1, Recorder().call())
+        native.in_turns([call.call()] * 2, np.array([[0, 0]]), 1, sync.call())
+    assert not log
 
 
 @pytest.mark.parametrize(
@@ -114,8 +135,7 @@ def test_in_turns_refuses_an_order_that_leaves_one_out():
         (lambda c, s: native.enqueue(c), "call"),
     ],
 )
-def test_the_first_failure_ends_the_loop_and_is_named(run, failing):
-    log = []
+def test_the_first_failure_ends_the_loop_and_is_named(log, run, failing):
     call = Recorder(log, "call", statuses=[719, 1] if failing == "call" else [])
     sync = Recorder(log, "sync", statuses=[700, 1] if failing == "sync" else [])
     with pytest.raises(CudaError) as caught:
