@@ -69,9 +69,9 @@ journal.identity(Identity(machine={"host": "h", "boot_id": "b", "gpu.uuid": gpu}
 failed = False
 for position, case in enumerate(cases):
     known = Measurement(case, Status.CRASHED, margin=0.02, position=position, nodeid=case.op)
-    journal.start(case.op, case.case_id, fault.get("budget", 10.0), known, "default")
-    time.sleep(float(os.environ.get("SECONDS_A_CASE", "0")))
     what = fault.get("what") if fault.get("op") == case.op else None
+    journal.start(case.op, case.case_id, 0.2 if what == "hang" else 60.0, known, "default")
+    time.sleep(float(os.environ.get("SECONDS_A_CASE", "0")))
     do(what)
     if what == "fail":
         failed, status, series = True, Status.FAILED, None
@@ -156,7 +156,8 @@ class Kit:
 
     def alive(self) -> list[int]:
         """Measuring processes that are still there."""
-        return [pid for pid in map(int, self.pids.read_text().split()) if is_alive(pid)]
+        pids = self.pids.read_text().split() if self.pids.exists() else []
+        return [pid for pid in map(int, pids) if is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -285,7 +286,7 @@ def test_a_process_that_dies_costs_one_case(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, what: str, status: str, reason: str
 ) -> None:
     monkeypatch.setattr("bench_lib.watch._GRACE_SECONDS", 0.2)
-    kit.fault(op="b", what=what, budget=0.2)
+    kit.fault(op="b", what=what)
     assert kit.run_one() == 1
     assert kit.statuses("here") == {**ALL_OK, "b": {status}}
     case = next(row for row in kit.table("cases") if row["op"] == "b")
@@ -373,7 +374,7 @@ def parent(kit: Kit, rounds: int) -> subprocess.Popen[str]:
 
 
 def until_a_case_runs(kit: Kit) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(b'"start"' in path.read_bytes() for path in kit.folder.journals()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -394,8 +395,7 @@ def test_kill_9_at_random_moments_and_the_same_command(kit: Kit, monkeypatch: py
         time.sleep(rng.uniform(0.3, 1.5))
         process.kill()
         process.communicate()
-        if kit.pids.exists():
-            until_gone(kit)
+        until_gone(kit)
     last = parent(kit, rounds=2)
     said, _ = last.communicate(timeout=60)
     assert last.returncode == 0, said
