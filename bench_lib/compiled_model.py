@@ -1,0 +1,116 @@
+"""torch.compile without its silent ways out: a graph break, a second compilation, no compilation.
+
+Each of them would compare eager with eager, or time the compiler. torch is handed in.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench_lib.errors import CudaGainsError, NotApplicable
+
+EAGER = "eager"
+REDUCE_OVERHEAD = "compiled-reduce-overhead"
+MAX_AUTOTUNE = "compiled-max-autotune"
+_MODES = {"compiled": "default", REDUCE_OVERHEAD: "reduce-overhead", MAX_AUTOTUNE: "max-autotune"}
+EXECUTIONS = (EAGER, *_MODES)
+NULL = f"{EAGER}#2"  # a second eager copy: against the first it comes out at 1.00
+
+
+def compiled(torch: Any, model: Any, execution: str, device: str) -> Any:
+    """`model` as `execution` calls it: itself when eager, else compiled whole, for fixed shapes.
+
+    Raises NotApplicable for CUDA graphs on the CPU.
+    """
+    if execution in (EAGER, NULL):
+        return model
+    if execution == REDUCE_OVERHEAD and device == "cpu":
+        raise NotApplicable("reduce-overhead is CUDA graphs: on the CPU it is the mode default")
+    return torch.compile(model, fullgraph=True, dynamic=False, mode=_MODES[execution])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the compiler has done so far in this process."""
+
+    graphs: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cudagraph_skips: int = 0
+
+    def since(self, before: "Counts") -> "Counts":
+        """What was done after `before` was counted."""
+        return Counts(*(now - then for now, then in zip(_values(self), _values(before), strict=True)))
+
+    def facts(self) -> dict[str, str]:
+        """The facts a case stores."""
+        return {
+            "compile.graphs": str(self.graphs),
+            "compile.cache": f"{self.cache_hits} hits, {self.cache_misses} misses",
+        }
+
+
+def _values(counts: Counts) -> tuple[int, ...]:
+    return counts.graphs, counts.cache_hits, counts.cache_misses, counts.cudagraph_skips
+
+
+def count(torch: Any) -> Counts:
+    """Count now. torch has no other door to these numbers; one that a torch lacks is 0."""
+    from torch._dynamo.utils import counters
+
+    autograd, inductor = counters["aot_autograd"], counters["inductor"]
+    return Counts(
+        graphs=autograd["ok"],
+        cache_hits=autograd["autograd_cache_hit"] + inductor["fxgraph_cache_hit"],
+        cache_misses=autograd["autograd_cache_miss"] + inductor["fxgraph_cache_miss"],
+        cudagraph_skips=inductor["cudagraph_skips"],
+    )
+
+
+def check_compiled(done: Counts, execution: str) -> None:
+    """Raise CudaGainsError unless `execution` was compiled as one graph, on CUDA graphs if asked."""
+    if execution in (EAGER, NULL):
+        return
+    if done.graphs != 1:
+        raise CudaGainsError(
+            f"{execution} became {done.graphs} graphs, expected one: eager would be compared with itself; "
+            "is TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE or TORCHDYNAMO_SUPPRESS_ERRORS set?"
+        )
+    if execution == REDUCE_OVERHEAD and done.cudagraph_skips:
+        raise CudaGainsError(
+            f"{execution} skipped its CUDA graphs {done.cudagraph_skips} times, expected never; "
+            "TORCH_LOGS=cudagraphs tells why"
+        )
+
+
+def forget(torch: Any) -> None:
+    """Drop what was compiled in this process; what is on disk stays.
+
+    Models of one class share their compiled code's list, and a second batch size in it would be
+    a recompilation.
+    """
+    torch.compiler.reset() if hasattr(torch.compiler, "reset") else torch._dynamo.reset()
+
+
+@contextmanager
+def no_recompiles(torch: Any) -> Iterator[None]:
+    """Inside, a recompilation is an error and never a silent fall back to eager."""
+    try:
+        with _stance(torch):
+            yield
+    except RuntimeError as error:
+        if "recompil" not in str(error).lower():
+            raise
+        why = str(error).strip().splitlines()[-1].strip(" -")
+        raise CudaGainsError(
+            f"a compiled model was compiled again after its warm-up ({why}); inputs and flags must stay"
+        ) from None
+
+
+def _stance(torch: Any) -> Any:
+    if hasattr(torch.compiler, "set_stance"):  # from 2.6 on
+        return torch.compiler.set_stance("fail_on_recompile")
+    from torch._dynamo import config
+
+    return config.patch(error_on_recompile=True)

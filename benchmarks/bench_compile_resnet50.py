@@ -1,0 +1,204 @@
+"""What torch.compile gives on torchvision's ResNet-50, and what its first step costs.
+
+Metrics: `step` and its parts `forward`, `backward`, `optimizer`, eager and compiled in turns of ten
+steps; `first_cold`, the first step of a fresh process with empty caches, and `first_warm`, with the
+caches that one left. Read the gain with `--contrast execution=eager:compiled`. Images a second are
+`batch` over the step. On the CPU one bottleneck stage stands for the network.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import product
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench_lib.errors import NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+    from bench_lib.compile_children import First
+    from bench_lib.executions import Outcome
+    from bench_lib.training import Setup
+
+FAMILY = "compile_resnet50"
+MARGIN = 0.02
+FIRST_MARGIN = 0.10
+
+PARAMS = ("mode", "batch", "precision", "layout", "execution", "metric")
+TRAIN_METRICS = ("step", "forward", "backward", "optimizer")
+
+QUICK = ("eager", "compiled")
+MODES = ("eager", "compiled", "compiled-reduce-overhead", "compiled-max-autotune")
+TRAIN_128 = ("train", 128, "bf16-autocast", "channels_last")
+INFER_128 = ("infer", 128, "bf16-autocast", "channels_last")
+CORE = {TRAIN_128: QUICK, INFER_128: QUICK}
+DEFAULT = {
+    ("train", 32, "bf16-autocast", "channels_last"): QUICK,
+    TRAIN_128: QUICK,
+    ("train", 64, "tf32", "nchw"): QUICK,
+    INFER_128: MODES[:3],
+}
+FULL = {
+    setup: (*MODES, "eager#2") if setup == TRAIN_128 else MODES
+    for setup in product(
+        ("train", "infer"), (32, 64, 128, 256), ("bf16-autocast", "tf32", "fp32"), ("channels_last", "nchw")
+    )
+}
+FIRST = (("eager", "first_cold"), ("compiled", "first_cold"), ("compiled", "first_warm"))
+
+CPU_BATCH = 4
+CPU_SETUPS = [(mode, CPU_BATCH, "fp32", "channels_last") for mode in ("infer", "train")]
+
+
+def metrics(mode: str) -> tuple[str, ...]:
+    return TRAIN_METRICS if mode == "train" else TRAIN_METRICS[:1]
+
+
+def steady_rows(grid: dict[tuple, tuple[str, ...]]) -> list[tuple]:
+    return [
+        (*setup, execution, metric)
+        for setup, executions in grid.items()
+        for execution in executions
+        for metric in metrics(setup[0])
+    ]
+
+
+def rows_of_resnet50() -> Iterator[object]:
+    """Every case of the whole network, with its marks: core, none, or full."""
+    core, default = steady_rows(CORE), steady_rows(DEFAULT)
+    cpu = dict.fromkeys(CPU_SETUPS, QUICK)
+    yield from (pytest.param(*row, marks=pytest.mark.core) for row in core)
+    yield from (row for row in default if row not in core)
+    yield from ((*setup, *first) for setup in CORE for first in FIRST)
+    yield from (
+        pytest.param(*row, marks=pytest.mark.full) for row in steady_rows(FULL | cpu) if row not in default
+    )
+
+
+def rows_of_bottleneck() -> Iterator[object]:
+    """The cases of one bottleneck stage: inference, and with --full training and first steps."""
+    infer = CPU_SETUPS[0]
+    yield from (pytest.param(*row, marks=pytest.mark.core) for row in steady_rows({infer: QUICK}))
+    more = [*steady_rows({CPU_SETUPS[1]: QUICK}), *((*infer, *first) for first in FIRST)]
+    yield from (pytest.param(*row, marks=pytest.mark.full) for row in more)
+
+
+@pytest.fixture(scope="module")
+def caches(torch: ModuleType) -> Iterator[None]:
+    """Compiled code of steady arms is kept from run to run, apart for each torch."""
+    from bench_lib.compile_children import cache_environment, default_caches
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, folder in cache_environment(default_caches(torch.__version__)).items():
+            if name not in os.environ:
+                patch.setenv(name, folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def steady(request, caches, on_gpu: bool, bench_policy, order_seed: int) -> Callable[[Setup, str], Outcome]:
+    """The outcome of one execution of a set-up; a set-up is measured once, all executions in turns."""
+    from bench_lib import executions
+    from bench_lib.turns import HostClock
+
+    gpu = request.getfixturevalue("gpu") if on_gpu else None
+    grid = FULL if request.config.getoption("full") else CORE if bench_policy.name == "quick" else DEFAULT
+
+    @cache
+    def measured(setup: Setup) -> dict[str, Outcome]:
+        names = grid.get((setup.mode, setup.batch, str(setup.precision), setup.layout), QUICK)
+        clock, device = (gpu, "cuda") if gpu else (HostClock(), "cpu")
+        telemetry = gpu.telemetry if gpu else None
+        return executions.measure(setup, names, device, clock, bench_policy, order_seed, telemetry)
+
+    return lambda setup, execution: measured(setup)[execution]
+
+
+@pytest.fixture(scope="module")
+def first(torch, on_gpu: bool, tmp_path_factory) -> Callable[[Setup, str, str], First | Exception]:
+    """What a child's first step gave, by execution and metric; a warm one follows its cold one."""
+    from bench_lib.compile_children import first_step
+
+    @cache
+    def caches_of(setup: Setup, execution: str):
+        return tmp_path_factory.mktemp("caches")
+
+    @cache
+    def take(setup: Setup, execution: str, metric: str) -> First | Exception:
+        cold = metric == "first_cold"
+        try:
+            if not cold:
+                result(take(setup, execution, "first_cold"))
+            return first_step(
+                setup, execution, "cuda" if on_gpu else "cpu", caches_of(setup, execution), cold
+            )
+        except Exception as error:
+            return error
+
+    return take
+
+
+def result(outcome):
+    """What was measured; raises what was raised instead."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def measure_case(bench, request, network: str, setup: tuple, execution: str, metric: str) -> None:
+    """Record one case, its series measured by the fixture of its metric."""
+    from bench_lib.precision import Precision, check_supported
+    from bench_lib.training import Setup
+
+    mode, batch, precision, layout = setup
+    gpu = request.getfixturevalue("gpu") if bench.device == "cuda" else None
+    check_supported(Precision(precision), bench.device, gpu.context.compute_capability if gpu else None)
+    asked = Setup(network, mode, batch, Precision(precision), layout)
+    steady = request.getfixturevalue("steady")
+    if metric in TRAIN_METRICS:
+        bench.record(result(steady(asked, execution))[metric])
+    else:
+        record_first(bench, asked, execution, metric, request.getfixturevalue("first"), steady)
+
+
+def record_first(bench, setup: Setup, execution: str, metric: str, first, steady) -> None:
+    """Record a first step; of a compiled one also what it costs over eager's, and the pay-back."""
+    from bench_lib.model import Series, Timing
+
+    found = result(first(setup, execution, metric))
+    bench.record(Series((found.seconds,), timing=Timing.HOST, quantities=found.quantities, facts=found.facts))
+    if metric == "first_warm" and not found.cache_hits:
+        bench.warn("the warm first step found nothing in the caches that the cold one left")
+    if execution == "eager":
+        return
+    compile_seconds = found.seconds - result(first(setup, "eager", "first_cold")).seconds
+    bench.quantity("compile_seconds", compile_seconds)
+    eager, compiled = (median(result(steady(setup, e))["step"].seconds) for e in ("eager", execution))
+    if eager > compiled:
+        bench.quantity("payback_steps", max(compile_seconds, 0.0) / (eager - compiled))
+    else:
+        bench.fact("payback", "never: the compiled step is not faster")
+
+
+@pytest.mark.budget(1800)  # the case that comes first measures its whole set, compilation included
+@pytest.mark.parametrize(PARAMS, rows_of_resnet50())
+def bench_resnet50(bench, request, mode, batch, precision, layout, execution, metric) -> None:
+    """The whole network: images of 224 x 224, 1000 classes, SGD with momentum."""
+    if (batch == CPU_BATCH) != (bench.device == "cpu"):
+        raise NotApplicable(f"batch {CPU_BATCH} is the CPU's (with --full), the larger ones are a GPU's")
+    measure_case(bench, request, "resnet50", (mode, batch, precision, layout), execution, metric)
+
+
+@pytest.mark.budget(1800)
+@pytest.mark.parametrize(PARAMS, rows_of_bottleneck())
+def bench_bottleneck(bench, request, mode, batch, precision, layout, execution, metric) -> None:
+    """One bottleneck stage: three blocks of 64 to 256 channels on 28 x 28."""
+    if bench.device == "cuda":
+        raise NotApplicable("one bottleneck stage stands for the network on the CPU alone")
+    measure_case(bench, request, "bottleneck", (mode, batch, precision, layout), execution, metric)

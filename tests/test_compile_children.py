@@ -1,0 +1,176 @@
+"""First steps in children: cold and warm for real on the CPU, and every way a child can end."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench_lib import compile_children
+from bench_lib.compile_children import cache_environment, default_caches, first_step
+from bench_lib.errors import CaseTimeout, CudaGainsError, Unavailable
+from bench_lib.executions import measure
+from bench_lib.model import Policy
+from bench_lib.precision import Precision
+from bench_lib.training import Setup
+from bench_lib.turns import HostClock
+
+INFER = Setup("bottleneck", "infer", 4, Precision.FP32, "channels_last")
+TRAIN = Setup("bottleneck", "train", 4, Precision.FP32, "channels_last")
+POLICY = Policy("test", samples=8, budget_seconds=5.0, min_samples=5, max_warmup_seconds=0.2)
+
+
+@pytest.fixture(scope="module")
+def torch():
+    pytest.importorskip("torchvision")
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory):
+    return tmp_path_factory.mktemp("caches")
+
+
+@pytest.fixture(scope="module")
+def cold(torch, caches):
+    """The one cold compilation of these tests: half a minute."""
+    return first_step(INFER, "compiled", "cpu", caches, cold=True)
+
+
+def test_a_cold_first_step_fills_caches_of_its_own(cold, caches):
+    assert cold.cache_hits == 0
+    assert cold.cache_misses > 0
+    assert any((caches / "inductor").rglob("*.so"))
+    assert cold.facts["compile.graphs"] == "1"
+    assert cold.facts["precision.convolution"] == "ieee"
+
+
+def test_a_warm_first_step_finds_them_and_is_faster(cold, caches):
+    warm = first_step(INFER, "compiled", "cpu", caches, cold=False)
+    assert warm.cache_hits > 0
+    assert warm.seconds < cold.seconds / 2
+
+
+def test_eager_has_a_first_step_too(torch, tmp_path):
+    first = first_step(INFER, "eager", "cpu", tmp_path, cold=True)
+    assert 0 < first.seconds < 30
+    assert first.facts["compile.graphs"] == "0"
+
+
+def test_the_compiled_stage_agrees_with_eager_and_is_measured_in_turns(cold, caches, monkeypatch):
+    for name, folder in cache_environment(caches).items():
+        monkeypatch.setenv(name, folder)
+    found = measure(INFER, ["eager", "compiled"], "cpu", HostClock(), POLICY)
+    eager, compiled = found["eager"]["step"], found["compiled"]["step"]
+    assert len(eager.seconds) == len(compiled.seconds) >= 5
+    assert eager.turns == compiled.turns
+    assert compiled.facts["compile.graphs"] == "1"
+    assert int(compiled.facts["compile.cache"].split()[0]) > 0
+    assert compiled.quantities["output_relative_error"] < 1e-4
+
+
+@pytest.mark.slow
+def test_a_compiled_training_step_agrees_and_has_its_parts(torch, tmp_path, monkeypatch):
+    for name, folder in cache_environment(tmp_path).items():
+        monkeypatch.setenv(name, folder)
+    found = measure(TRAIN, ["eager", "compiled"], "cpu", HostClock(), POLICY)
+    assert set(found["compiled"]) == {"step", "forward", "backward", "optimizer"}
+    assert found["compiled"]["step"].quantities["gradient_relative_error"] < 0.01
+
+
+@pytest.mark.slow
+def test_a_cold_and_a_warm_training_step(torch, tmp_path):
+    cold = first_step(TRAIN, "compiled", "cpu", tmp_path, cold=True)
+    warm = first_step(TRAIN, "compiled", "cpu", tmp_path, cold=False)
+    assert warm.cache_hits > 0
+    assert warm.seconds < cold.seconds / 2
+
+
+class Calls:
+    """Stands for subprocess.run: keeps what it was asked, and plays one end."""
+
+    def __init__(self, stdout="", stderr="", returncode=0, raises=None):
+        self.done = subprocess.CompletedProcess([], returncode, stdout, stderr)
+        self.raises = raises
+
+    def __call__(self, command, **options):
+        self.command, self.options = command, options
+        if self.raises:
+            raise self.raises
+        return self.done
+
+
+def ending(monkeypatch, **how):
+    calls = Calls(**how)
+    monkeypatch.setattr(compile_children.subprocess, "run", calls)
+    monkeypatch.setattr(compile_children.compile_preflight, "check", lambda device: None)
+    return calls
+
+
+ANSWER = json.dumps({"seconds": 2.5, "cache_hits": 0, "cache_misses": 1, "quantities": {}, "facts": {}})
+
+
+def test_the_child_gets_every_cache_under_the_folder_given(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/of/the/caller")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/of/the/caller")
+    monkeypatch.setenv("CUDA_CACHE_PATH", "/of/the/caller")
+    calls = ending(monkeypatch, stdout=f"a library said hello\n{ANSWER}\n")
+    assert first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True).seconds == 2.5
+    environment = calls.options["env"]
+    assert environment["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
+    assert environment["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+    assert environment["CUDA_CACHE_PATH"] == str(tmp_path / "driver")
+    assert environment["PATH"] == os.environ["PATH"]
+    assert calls.command[:3] == [sys.executable, "-m", "bench_lib.compile_children"]
+    request = json.loads(calls.command[3])
+    assert Setup.of(request["setup"]) == TRAIN
+    assert (request["execution"], request["device"]) == ("compiled", "cuda")
+
+
+def test_a_cold_first_step_that_finds_something_is_refused(monkeypatch, tmp_path):
+    """As with a remote cache of Inductor; the warm one is meant to find something."""
+    ending(monkeypatch, stdout=ANSWER.replace('"cache_hits": 0', '"cache_hits": 3'))
+    with pytest.raises(CudaGainsError, match="3 hits, expected none"):
+        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
+    assert first_step(TRAIN, "compiled", "cuda", tmp_path, cold=False).cache_hits == 3
+
+
+def test_a_child_that_does_not_end(monkeypatch, tmp_path):
+    ending(monkeypatch, raises=subprocess.TimeoutExpired("python", 1))
+    with pytest.raises(CaseTimeout, match="first step of compiled did not end"):
+        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
+
+
+def test_a_child_that_dies(monkeypatch, tmp_path):
+    ending(monkeypatch, returncode=-11, stderr="Fatal Python error\nSegmentation fault")
+    with pytest.raises(CudaGainsError, match="ended with -11: Segmentation fault"):
+        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
+
+
+@pytest.mark.parametrize(("memory", "kind"), [(True, MemoryError), (False, CudaGainsError)])
+def test_a_child_that_says_why(monkeypatch, tmp_path, memory, kind):
+    ending(monkeypatch, stdout=json.dumps({"error": "compiled: it went wrong", "memory": memory}))
+    with pytest.raises(kind, match=r"^compiled: it went wrong$"):
+        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
+
+
+def test_an_error_in_the_child_comes_as_one_sentence(torch, tmp_path):
+    wrong = Setup("bottleneck", "infer", -1, Precision.FP32, "channels_last")
+    with pytest.raises(CudaGainsError, match="eager: RuntimeError") as caught:
+        first_step(wrong, "eager", "cpu", tmp_path, cold=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_compiler_no_child_is_started(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setattr(
+        compile_children.subprocess, "run", lambda *a, **k: pytest.fail("a child was started")
+    )
+    with pytest.raises(Unavailable, match="CXX"):
+        first_step(INFER, "compiled", "cpu", tmp_path, cold=True)
+
+
+def test_steady_caches_are_apart_for_each_torch(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_caches("2.6.0+cu124") == tmp_path / "cuda-gains" / "compile" / "2.6.0+cu124"
