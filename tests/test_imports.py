@@ -15,7 +15,8 @@ BOTH = ["errors", "model", "units", "layout", "schema", "journal", "stacks"]
 MEASURING = [
     "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu", "launch", "first_launch",
     "memory_mode", "residency", "memory_kernels", "managed", "migration", "param_swap",
-    "timer", "measure", "probe", "bench_json", "session", "plugin",
+    "timer", "measure", "precision", "turns", "compile_preflight", "compiled_model", "training",
+    "executions", "compile_children", "probe", "bench_json", "session", "plugin",
 ]  # fmt: skip
 JOIN = ["schedule", "watch", "merge", "campaign"]
 READING = [
