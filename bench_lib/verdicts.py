@@ -122,7 +122,7 @@ def _without_values(row: Row, pairing: Pairing) -> CaseChange:
         change, reason = Change.NOT_COMPARABLE, row.not_comparable
         return CaseChange(**_question(row), change=change, reason=reason, next_step=row.next_step)
     reason = f"no {_replicate(pairing)} holds a usable value of both sides" + _missing(row, pairing)
-    next_step = f"measure at least {FEWEST} more {_replicate(pairing)}s"
+    next_step = f"measure at least {_more(FEWEST, pairing)}"
     return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
 
 
@@ -154,16 +154,20 @@ def effect_text(change: CaseChange) -> str:
 
 
 def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
-    more = "more runs on each side" if pairing is Pairing.UNPAIRED else f"more {_replicate(pairing)}s"
     if change.n < FEWEST:
-        return f"measure at least {FEWEST - change.n} {more}"
+        return f"measure at least {_more(FEWEST - change.n, pairing)}"
     if change.change is Change.UNCLEAR:
         if rounds > MOST_ROUNDS:
-            return f"{more} will hardly settle it: the effect lies at the margin"
-        return f"about {max(rounds - change.n, 1)} {more} should settle it"
+            return f"more {_replicate(pairing)}s will hardly settle it: the effect lies at the margin"
+        return f"about {_more(max(rounds - change.n, 1), pairing)} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
     return "none: settled"
+
+
+def _more(n: int, pairing: Pairing) -> str:
+    more = f"{n} more {_replicate(pairing)}{'s' * (n > 1)}"
+    return f"{more} on each side" if pairing is Pairing.UNPAIRED else more
 
 
 def _missing(row: Row, pairing: Pairing) -> str:

@@ -197,7 +197,7 @@ def test_fewer_than_three_pairs_show_the_ratio_and_are_unclear(tmp_path, count):
     assert row.ratio == pytest.approx(0.5, rel=0.1)
     assert (row.n, row.low, row.high, row.q_change) == (count, None, None, None)
     assert row.reason.endswith(f"n is {count}, a verdict needs 3")
-    assert row.next_step == f"measure at least {3 - count} more rounds"
+    assert row.next_step == ("measure at least 2 more rounds", "measure at least 1 more round")[count - 1]
 
 
 def test_values_that_never_meet_in_a_round_are_unclear(tmp_path):
@@ -262,7 +262,8 @@ def test_fewer_than_three_runs_on_a_side_are_unclear(tmp_path, before, after):
     assert row.change is Change.UNCLEAR
     assert row.ratio == pytest.approx(0.5, rel=0.1)
     assert (row.n, row.low) == (min(before, after), None)
-    assert row.next_step == f"measure at least {3 - row.n} more runs on each side"
+    more = "2 more runs" if row.n == 1 else "1 more run"
+    assert row.next_step == f"measure at least {more} on each side"
 
 
 def test_two_json_files(tmp_path):
