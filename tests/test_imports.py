@@ -14,7 +14,7 @@ LIBRARY = ROOT / "bench_lib"
 BOTH = ["errors", "model", "units", "layout", "schema", "journal", "stacks"]
 MEASURING = [
     "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu", "launch", "first_launch",
-    "memory_mode", "residency", "memory_kernels", "managed", "migration", "param_swap",
+    "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains", "param_swap", "allocation",
     "timer", "measure", "precision", "turns", "compile_preflight", "compiled_model", "training",
     "executions", "compile_children", "probe", "bench_json", "session", "plugin",
 ]  # fmt: skip
