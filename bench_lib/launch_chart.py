@@ -49,11 +49,12 @@ def launch_by_runtime(data: Data) -> Figure:
     panels = figure.subplots(len(drawn), 2, squeeze=False)
     if ladder is not None:
         _draw_ladder(panels[0], ladder)
+    for row, found in zip(panels, drawn, strict=True):
+        for axes in row:
+            _runtime_axis(axes, _places(found), _machine(data))
     if processes is not None:
         for axes, metric in zip(panels[-1], METRICS, strict=True):
             _draw_processes(axes, metric, processes)
-    for axes, found in zip(panels.ravel(), (one for one in drawn for _ in range(2)), strict=True):
-        _runtime_axis(axes, _places(found), _machine(data))
     title(figure, _finding(drawn[0]))
     return figure
 
@@ -116,24 +117,24 @@ def _ladder_points(axes: Axes, found: Runtimes) -> None:
     bursts = sorted({key for rows in found.rows.values() for key in rows}, key=lambda key: (len(key), key))
     margin = max(row.margin for rows in found.rows.values() for row in rows.values())
     axes.axhspan(1 / (1 + margin), 1 + margin, color=BAND, zorder=0.5, label=f"margin ±{100 * margin:g} %")
-    _baseline_mark(axes, found.baseline, places, 1.0)
+    _baseline_mark(axes, shown(found.baseline, 14), places[found.baseline], 1.0)
     for i, burst in enumerate(bursts):
         rows = {name: of[burst] for name, of in found.rows.items() if burst in of}
         offset = 0.22 * (i - (len(bursts) - 1) / 2)
         _points(axes, {places[name] + offset: row for name, row in rows.items()}, i, _burst_text(burst), 1.0)
 
 
-def _baseline_mark(axes: Axes, baseline: str, places: dict[str, float], at: float) -> None:
+def _baseline_mark(axes: Axes, baseline: str, place: float, at: float) -> None:
     axes.axhline(at, color="#333333", linewidth=0.9, zorder=0.8)
     axes.plot(
-        [places[baseline]],
+        [place],
         [at],
         color="#333333",
         marker="D",
         markersize=6,
         markerfacecolor="white",
         linestyle="none",
-        label=f"{shown(baseline, 14)}, the baseline",
+        label=f"{baseline}, the baseline",
     )
 
 
@@ -178,22 +179,19 @@ def _draw_processes(axes: Axes, metric: str, found: Runtimes) -> None:
     places = _places(found)
     runs = found.runs[found.runs["metric"] == metric]
     rows = {name: of[metric] for name, of in found.rows.items() if metric in of}
-    for name, values in runs.groupby("runtime"):
-        spread = (
-            [places[str(name)] + 0.06 * (i % 5 - 2) for i in range(len(values))] if name in places else []
-        )
-        axes.plot(spread, values["value"].to_numpy()[: len(spread)], ".", color="#9aa7b0", markersize=4)
-    if rows:
-        level = next(iter(rows.values())).baseline or 1.0
-        _baseline_mark(axes, found.baseline, places, level)
-        _points(
-            axes,
-            {places[name]: row for name, row in rows.items()},
-            0,
-            f"mean, and its 95 % interval against {shown(found.baseline, 14)}",
-            level,
-        )
-        _claim(axes, CLAIMED * level)
+    if not rows:
+        axes.remove()
+        return
+    for name, place in places.items():
+        values = runs.loc[runs["runtime"] == name, "value"].to_numpy()
+        spread = [place + 0.06 * (i % 5 - 2) for i in range(len(values))]
+        axes.plot(spread, values, ".", color="#9aa7b0", markersize=4)
+    level = next(iter(rows.values())).baseline or 1.0
+    baseline = shown(found.baseline, 14)
+    _baseline_mark(axes, baseline, places[found.baseline], level)
+    label = f"mean, and its 95 % interval against {baseline}"
+    _points(axes, {places[name]: row for name, row in rows.items()}, 0, label, level)
+    _claim(axes, CLAIMED * level)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.set_ylabel("time a launch")

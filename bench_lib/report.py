@@ -6,7 +6,7 @@ Each function makes one section, from the answer to the appendix; `page` writes 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench_lib import charts, losses, runtimes
+from bench_lib import charts, losses
 from bench_lib.canvas import interval_text
 from bench_lib.errors import UsageError
 from bench_lib.model import CaseChange, Change, Comparison
@@ -196,17 +196,22 @@ def drift(comparison: Comparison, data: Data) -> Section | None:
     """The runs in order of time; None where no case has a ratio."""
     if not any(row.ratio for row in (*comparison.canaries, *comparison.cases)):
         return None
-    says = "What shifts with the colour is the doing of what is compared; what shifts along the axis is the machine's."
+    says = (
+        "A shift between the colours comes from what is compared; a shift along the axis, from the machine."
+    )
     chart = Chart("run-order", "Median of every run in order of time", charts.run_order(comparison, data))
     return Section("The runs in order of time", (says, chart))
 
 
 def launch_cost(data: Data) -> Section | None:
     """Launch cost by version of the CUDA runtime; None where fewer than two were measured."""
-    if not runtimes.has_runtimes(data):
+    try:
+        figure = charts.launch_by_runtime(data)
+    except UsageError:
         return None
-    chart = Chart("launch-by-runtime", "Launch cost by CUDA runtime", charts.launch_by_runtime(data))
-    return Section("Launch cost by CUDA runtime", (chart,))
+    return Section(
+        "Launch cost by CUDA runtime", (Chart("launch-by-runtime", "Launch cost by CUDA runtime", figure),)
+    )
 
 
 def how_to_read(comparison: Comparison) -> Section:

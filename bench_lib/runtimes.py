@@ -32,13 +32,8 @@ class Runtimes:
     runs: pd.DataFrame
 
 
-def has_runtimes(data: Data) -> bool:
-    """Whether the data holds launches through two runtimes or more, so that the chart can be drawn."""
-    return any(cases["runtime"].nunique() > 1 for cases in (_ladder_cases(data), _process_cases(data)))
-
-
 def ladder(data: Data) -> Runtimes | None:
-    """The runtimes of the ladder, compared inside each of its runs; None where there are not two."""
+    """The runtimes of the ladder, compared inside its runs; None where fewer than two can be compared."""
     cases = _ladder_cases(data)
     if cases["runtime"].nunique() < 2:
         return None
@@ -49,11 +44,11 @@ def ladder(data: Data) -> Runtimes | None:
     for runtime in set(cases["runtime"]) - {baseline}:
         with suppress(UsageError):  # never in one run with the baseline
             rows[runtime] = _by(BURST, contrast(side, "runtime", baseline, runtime).cases)
-    return Runtimes(baseline, _in_order(rows), pd.DataFrame())
+    return _found(baseline, rows, pd.DataFrame())
 
 
 def processes(data: Data) -> Runtimes | None:
-    """The runtimes measured one process each, paired in rounds; None where there are not two."""
+    """The runtimes measured one process each, in rounds; None where fewer than two can be compared."""
     cases = _process_cases(data)
     if cases["runtime"].nunique() < 2:
         return None
@@ -69,7 +64,7 @@ def processes(data: Data) -> Runtimes | None:
     }
     runs = run_medians(Data(data.runs, cases, data.samples))
     runs = runs.assign(runtime=runs["arm"].str.removeprefix(PREFIX))
-    return Runtimes(baseline, _in_order(rows), runs)
+    return _found(baseline, rows, runs)
 
 
 def run_medians(data: Data) -> pd.DataFrame:
@@ -110,8 +105,8 @@ def _campaigns(cases: pd.DataFrame) -> str:
 
 
 def _baseline(runtimes: Iterable[str]) -> str:
-    versions = [runtime for runtime in sorted(set(runtimes), key=version_key) if "#" not in runtime]
-    return BASELINE if BASELINE in versions else versions[0]
+    known = set(runtimes)
+    return BASELINE if BASELINE in known else min(known, key=version_key)
 
 
 def version_key(runtime: str) -> tuple[int, tuple[int, ...], str]:
@@ -126,5 +121,7 @@ def _by(parameter: str, cases: Iterable[CaseChange]) -> dict[str, CaseChange]:
     return {str(row.params[parameter]): row for row in cases if row.ratio and parameter in row.params}
 
 
-def _in_order(rows: dict[str, dict[str, CaseChange]]) -> dict[str, dict[str, CaseChange]]:
-    return {runtime: rows[runtime] for runtime in sorted(rows, key=version_key) if rows[runtime]}
+def _found(baseline: str, rows: dict[str, dict[str, CaseChange]], runs: pd.DataFrame) -> Runtimes | None:
+    """The runtimes that have a ratio, in order of version; None where there is none."""
+    ordered = {runtime: rows[runtime] for runtime in sorted(rows, key=version_key) if rows[runtime]}
+    return Runtimes(baseline, ordered, runs) if ordered else None
