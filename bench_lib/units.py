@@ -11,4 +11,4 @@ def seconds_text(seconds: float) -> str:
 
 def quantity_text(value: float) -> str:
     """A quantity that is not a time, with four digits; its unit is in its name."""
-    return f"{value:.4g}" if abs(value) < 1e6 or abs(value) >= 1e15 else f"{value:,.0f}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
