@@ -80,7 +80,8 @@ def in_turns(calls: Sequence[Call], order: NDArray[np.int64], burst: int, sync: 
     """Seconds a call of several functions measured in turns: array [function, turn].
 
     In turn t every function gets one burst of `burst` calls, in the order of `order[t]` (indices
-    into `calls`, each once; array [turns, functions]). `sync` before each burst, untimed.
+    into `calls`, each once; array [turns, functions]). Before each burst, untimed: one call and
+    `sync`, so that what is timed does not depend on whose code the caches hold from the burst before.
     """
     table = np.stack([call.words for call in calls])
     rows = np.ascontiguousarray(order, dtype=np.int64)
@@ -204,6 +205,12 @@ def _turn(clock: Any, table: Any, order: Any, burst: Any, sync: Any, seconds: An
     stamp = np.zeros(2, np.int64)
     for function in order:
         call = table[function]
+        status = _once(sync)
+        if status != 0:
+            return status, -1
+        status = _once(call)
+        if status != 0:
+            return status, function
         status = _once(sync)
         if status != 0:
             return status, -1

@@ -108,10 +108,10 @@ def test_in_turns_follows_the_order(log, sync):
     calls = [Recorder(log, "a"), Recorder(log, "b")]
     order = np.array([[0, 1], [1, 0], [1, 0]])
     seconds = native.in_turns([c.call() for c in calls], order, 2, sync.call())
-    assert names(log) == "saasbb" + "sbbsaa" * 2 + "s"
+    assert names(log) == "sasaasbsbb" + "sbsbbsasaa" * 2 + "s"  # one call ahead of each burst of two
     assert seconds.shape == (2, 3)
     for place, function in enumerate(order.ravel()):
-        before, *timed, after = log[3 * place : 3 * place + 4]
+        before, *timed, after = log[5 * place + 2 : 5 * place + 6]
         assert_times(2 * seconds[function, place // 2], timed, before, after)
 
 
