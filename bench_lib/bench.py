@@ -158,15 +158,7 @@ class Bench:
     def _measure(self, fn: Fn, timer: Timer, work: Work, policy: Policy | None) -> None:
         self._refuse_second()
         spent = time.perf_counter() - self._begin
-        series = measure(
-            fn,
-            timer,
-            policy or self.policy,
-            self._log,
-            work,
-            budget_seconds=max(0.0, self.budget_seconds - spent),
-        )
-        self._keep(series)
+        self._keep(measure(fn, timer, self.policy, self._log, work, self.budget_seconds, spent))
 
     def _keep(self, series: Series) -> None:
         self._refuse_second()

@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
@@ -72,6 +73,7 @@ class Hooks:
         self.options = _options(config)
         self.target = Target(self.options.device, self.options.require_gpu)
         self.active = False  # whether this session measures
+        self._ours = False  # whether there were benchmarks among what was collected
         self._json_written = False
         self._cleaner = Cleaner()
         self._tracebacks: list[Any] = []
@@ -100,15 +102,14 @@ class Hooks:
             config.workeroutput[NAME] = True  # type: ignore[attr-defined]
             items.clear()
             return
-        # pytest-benchmark warns when no case was measured; we say so ourselves, and write the file.
-        config.addinivalue_line("filterwarnings", "ignore:Not saving anything")
+        self._ours = True
         with _usage_errors():
             task, asked = Task.of_environment(), self.options
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
             kept = selection.select(items, asked.families, asked.quick, asked.full)
             kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
-            selection.check_unique([(i, selection.case_of(i)) for i in kept if selection.is_case(i)])
+            selection.check([item for item in kept if selection.is_case(item)])
         dropped = [item for item in items if item not in set(kept)]
         if dropped:
             config.hook.pytest_deselected(items=dropped)
@@ -131,6 +132,8 @@ class Hooks:
         return (yield)
 
     def _refuse(self) -> None:
+        if "PYTEST_XDIST_WORKER" in os.environ:  # of a pytest around this one: pytest-benchmark is off
+            raise UsageError(_WITH_XDIST)
         if self.config.getoption("benchmark_disable", False) and self.options.json:
             raise UsageError("--benchmark-disable measures nothing for --benchmark-json; give one of them")
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") and self.options.device != CPU:
@@ -218,8 +221,8 @@ class Hooks:
         benchmark = item.funcargs["benchmark"]  # type: ignore[attr-defined]
         series = bench.finished()
         benchmark.extra_info.update(bench_json.extra_info(bench.case, series, bench.device))
-        bench_json.replay(benchmark, self._clock, series.seconds)
         bench.shown = True
+        bench_json.replay(benchmark, self._clock, series.seconds)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -273,7 +276,10 @@ class Hooks:
         try:
             if self.active:
                 self._keep(session, lambda: self.run.end(int(session.exitstatus)))
-            result = yield
+            with warnings.catch_warnings():
+                if self._ours:  # pytest-benchmark warns when no case was measured; our report says so
+                    warnings.filterwarnings("ignore", "Not saving anything")
+                result = yield
             if self.active and self.options.json is not None and not self._json_written:
                 self._keep(session, self._write_empty_json)
         except OSError as error:  # of pytest-benchmark's own file

@@ -53,15 +53,17 @@ def measure(
     telemetry: Reader | None = None,
     work: Work = Work(),  # noqa: B008 - frozen
     budget_seconds: float = math.inf,
+    spent_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Series:
     """Measure `fn` (for `Native`, its loop) and return its series, in seconds per call.
 
-    `budget_seconds` bounds the whole: CaseTimeout is raised between two calls once it has passed.
+    `budget_seconds` bounds the case, `spent_seconds` of it are gone before this begins: CaseTimeout is
+    raised between two calls once it has passed.
     A call that never returns is for the watchdog of a campaign. Raises CudaGainsError for a sample
     that is no time (NaN, infinite, zero or less).
     """
-    limit = _Limit(clock, budget_seconds)
+    limit = _Limit(clock, budget_seconds, spent_seconds)
     calls = timer.prepare(fn)
     with collector_off():
         warmed, warm = _warm_up(fn, timer, policy, limit)
@@ -109,10 +111,10 @@ def checked(seconds: tuple[float, ...]) -> tuple[float, ...]:
 class _Limit:
     """The case's own budget, looked at between calls."""
 
-    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
+    def __init__(self, clock: Callable[[], float], seconds: float, spent_seconds: float) -> None:
         self.clock = clock
         self._seconds = seconds
-        self._end = clock() + seconds
+        self._end = clock() + seconds - spent_seconds
 
     def check(self, samples: int = 0) -> None:
         if self.clock() > self._end:

@@ -142,13 +142,15 @@ def shuffled(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
     return [item for path in order for item in files[path]]
 
 
-def check_unique(cases: Iterable[tuple[pytest.Item, Case]]) -> None:
-    """Raise UsageError when two items stand for one case: their samples could not be told apart."""
+def check(items: Iterable[pytest.Item]) -> None:
+    """Raise UsageError for an item that cannot be a case, and for two that are the same one."""
     seen: dict[str, str] = {}
-    for item, case in cases:
-        if (other := seen.setdefault(case.case_id, item.nodeid)) != item.nodeid:
+    for item in items:
+        budget_seconds(item)
+        case_id = case_of(item).case_id
+        if (other := seen.setdefault(case_id, item.nodeid)) != item.nodeid:
             raise UsageError(
-                f"{item.nodeid} and {other} are both the case {case.case_id}; rename one of them, "
+                f"{item.nodeid} and {other} are both the case {case_id}; rename one of them, "
                 "or give its file another FAMILY"
             )
 

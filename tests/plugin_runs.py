@@ -1,0 +1,69 @@
+"""Real pytest runs of made-up benchmark files, and what they left on disk."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+INI = """
+[pytest]
+python_files = bench_*.py test_*.py
+python_functions = bench_* test_*
+filterwarnings = error
+addopts = --strict-markers --import-mode=importlib -p no:cacheprovider
+"""
+PLUGINS = "pytest_benchmark.plugin,bench_lib.plugin"
+HEAD = """
+import pytest
+from bench_lib.model import Series, Timing, Flag
+FAMILY = "made"
+MARGIN = 0.03
+"""
+
+
+class Runs:
+    """A folder with benchmark files, pytest runs in it, and their results."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        # Without the plugins of other packages a run starts in a quarter of the time.
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        monkeypatch.setenv("PYTEST_PLUGINS", PLUGINS)
+        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+        pytester.makefile(".ini", pytest=INI)
+
+    def write(self, body: str, name: str = "bench_made", head: str = HEAD) -> None:
+        (self.path / f"{name}.py").write_text(head + body)
+
+    def pytest(self, *args: str) -> pytest.RunResult:
+        """Run pytest with an end: nothing here may take a minute."""
+        return self.pytester.runpytest_subprocess(*map(str, args), timeout=60)
+
+    def table(self, name: str, campaign: str = "local") -> list[dict[str, Any]]:
+        files = sorted((self.path / "results" / campaign / name).glob("*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+    def statuses(self, campaign: str = "local") -> dict[str, str]:
+        return {row["case_id"]: row["status"] for row in self.table("cases", campaign)}
+
+    def seconds(self, case_id: str) -> list[float]:
+        return [row["seconds"] for row in self.table("samples") if row["case_id"] == case_id]
+
+    def journals(self) -> list[Path]:
+        return sorted((self.path / "results").glob("*/journal/*.jsonl"))
+
+    def json(self, name: str = "run.json") -> dict[str, Any]:
+        """A JSON file, read as strictly as the standard is."""
+
+        def refuse(constant: str) -> None:
+            raise ValueError(f"{constant} is no JSON")
+
+        return dict(json.loads((self.path / name).read_text(), parse_constant=refuse))
+
+    def files(self) -> set[str]:
+        """Everything that is there apart from the benchmark files themselves."""
+        found = {str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()}
+        return {name for name in found if not name.endswith((".py", ".ini", ".pyc", "stdout", "stderr"))}

@@ -1,0 +1,233 @@
+"""What is selected and in which order, and what is refused: each with one sentence and exit code 4."""
+
+import json
+import os
+
+import pytest
+from plugin_runs import HEAD, PLUGINS, Runs
+
+GRID = """
+@pytest.mark.core(n=[1, 2], api="a")
+@pytest.mark.core(n=9)
+@pytest.mark.full(n=[8, 9])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9])
+@pytest.mark.parametrize("api", ["a", "b"])
+def bench_grid(bench, n, api):
+    bench.record(Series((1.0, 2.0)))
+
+@pytest.mark.core
+def bench_always(bench):
+    bench.record(Series((1.0, 2.0)))
+
+@pytest.mark.full
+def bench_full(bench):
+    bench.record(Series((1.0, 2.0)))
+"""
+OTHER = HEAD.replace('"made"', '"other"') + "def bench_it(bench):\n    bench.record(Series((1.0,)))\n"
+PLAIN = "def test_plain():\n    assert True\n"
+
+
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    runs = Runs(pytester, monkeypatch)
+    runs.write(GRID)
+    runs.write(OTHER, "bench_other", head="")
+    runs.write(PLAIN, "test_plain", head="")
+    return runs
+
+
+def grid(*values: tuple[int, str]) -> set[str]:
+    return {f"made/grid[api={api},n={n}]" for n, api in values}
+
+
+SMALL = grid((1, "a"), (2, "a"), (3, "a"), (1, "b"), (2, "b"), (3, "b"))
+LARGE = grid((8, "a"), (9, "a"), (8, "b"), (9, "b"))
+CORE = grid((1, "a"), (2, "a"), (9, "a"), (9, "b"))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), SMALL | {"made/always", "other/it"}),
+        (("--full",), SMALL | LARGE | {"made/always", "made/full", "other/it"}),
+        (("--quick",), CORE | {"made/always"}),
+        (("--family=other",), {"other/it"}),
+        (("--family=other", "--family=made", "--quick"), CORE | {"made/always"}),
+    ],
+)
+def test_what_is_selected(runs: Runs, options, expected):
+    done = runs.pytest(*options)
+    assert set(runs.statuses()) == expected
+    assert done.parseoutcomes()["passed"] == len(expected) + 1  # the plain test is nobody's business
+    (run,) = runs.table("runs")
+    assert run["policy"] == ("quick" if "--quick" in options else "default")
+
+
+REFUSED = {
+    "--family=othr": "there is no family 'othr'; did you mean 'other'? Known are made, other",
+    "--family=xyz": "there is no family 'xyz'; known are made, other",
+    "--stack=her": "there is no stack 'her'; did you mean 'here'?",
+    "--campaign=a/b": "campaign name 'a/b' has characters that a folder name should not have*",
+    "--wheels=nowhere": "--wheels nowhere is not a folder; name the one with the wheels",
+    "--require-gpu": "--require-gpu was given and there is no GPU to measure: libcuda.so.1 not found*",
+    "--device=cuda": "--device cuda was given and there is no GPU to measure: libcuda.so.1 not found*",
+    "--quick --full": "--quick and --full exclude each other; give one of them",
+    "--benchmark-disable": "--benchmark-disable measures nothing for --benchmark-json; give one of them",
+    "--results=bench_made.py": "*cannot be written: *bench_made.py*choose another place*",
+    "-n 2": "*run pytest without -n",
+    "-n 1": "*run pytest without -n",
+}
+
+
+@pytest.mark.parametrize("options", REFUSED)
+def test_refusals_are_one_sentence_and_exit_code_4(runs: Runs, options, monkeypatch):
+    monkeypatch.setenv("PYTEST_PLUGINS", f"{PLUGINS},xdist.plugin")
+    done = runs.pytest("--benchmark-json=run.json", *options.split(" "))
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([f"ERROR: {REFUSED[options]}"])
+    assert "Traceback" not in done.stdout.str() + done.stderr.str()
+    assert not runs.table("cases")
+    assert not runs.journals()
+
+
+@pytest.mark.parametrize("option", ["--benchmark-json=bench_made.py/run.json", "--benchmark-json=results"])
+def test_a_json_file_that_cannot_be_written_is_known_before_the_first_case(runs: Runs, option):
+    (runs.path / "results.old").mkdir()
+    (runs.path / "results.old" / "kept").touch()
+    (runs.path / "results").mkdir()
+    done = runs.pytest(option)
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: *cannot be written*choose another place*"])
+    assert not runs.table("cases")
+
+
+def test_launch_blocking_is_refused_where_a_gpu_could_be_measured(runs: Runs, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    done = runs.pytest()
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: CUDA_LAUNCH_BLOCKING is set*"])
+    assert runs.pytest("--device=cpu", "--family=other").ret == 0
+
+
+WRONG_FILES = {
+    "parameter 'dtype' is <object*object*; parameters of a case are text, numbers or booleans*": """
+@pytest.mark.parametrize("dtype", [object()])
+def bench_wrong(bench, dtype): pass
+""",
+    "parameter 'x' is nan*": """
+@pytest.mark.parametrize("x", [float("nan")])
+def bench_wrong(bench, x): pass
+""",
+    "core names 'sise'; did you mean 'size'?*": """
+@pytest.mark.core(sise=1)
+@pytest.mark.parametrize("size", [1])
+def bench_wrong(bench, size): pass
+""",
+    "*are both the case made/always; rename one of them*": """
+def bench_always(bench): pass
+""",
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG_FILES)
+def test_a_wrong_benchmark_file_is_refused_by_name(runs: Runs, sentence):
+    runs.write(WRONG_FILES[sentence], "bench_wrong")
+    done = runs.pytest()
+    assert done.ret == 4
+    (line,) = [line for line in done.errlines if line.startswith("ERROR")]
+    assert "bench_wrong.py::bench_" in line
+    done.stderr.fnmatch_lines([f"ERROR: *{sentence}"])
+
+
+def test_a_wrong_budget_is_refused(runs: Runs):
+    runs.write('@pytest.mark.budget("long")\ndef bench_budget(bench): pass\n', "bench_budget")
+    done = runs.pytest("-k", "budget")
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: *budget('long',) is not a number of seconds; write budget(60)"])
+
+
+def test_a_plain_suite_is_not_disturbed(runs: Runs, monkeypatch):
+    """No run, no file, no word; not even with processes side by side or a fixture of the same name."""
+    (runs.path / "bench_made.py").unlink()
+    (runs.path / "bench_other.py").unlink()
+    runs.write(
+        "import pytest\n"
+        "@pytest.fixture\n"
+        "def bench():\n    return 'mine'\n"
+        "@pytest.fixture\n"
+        "def gpu(bench):\n    return bench\n"
+        "@pytest.mark.parametrize('n', [object(), 1])\n"
+        "def test_theirs(bench, gpu, n):\n    assert bench == gpu == 'mine'\n"
+        "def test_benchmark(benchmark):\n    benchmark(lambda: None)\n",
+        "test_theirs",
+        head="",
+    )
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")  # as it is: found by its entry point
+    monkeypatch.delenv("PYTEST_PLUGINS")
+    for options in ((), ("-n", "2")):
+        done = runs.pytest(*options, "--require-gpu")
+        assert done.parseoutcomes()["passed"] == 4
+        done.stdout.no_fnmatch_line("*cuda-gains:*")
+    assert not (runs.path / "results").exists()
+
+
+def test_a_task_of_a_campaign(runs: Runs, monkeypatch):
+    task = {"run_id": "abc", "round": "r1", "arm": "here#2", "position": 2, "seed": 7}
+    skip = ["bench_other.py::bench_it", "bench_made.py::bench_always"]
+    (runs.path / "task.json").write_text(json.dumps(task | {"skip": skip}))
+    monkeypatch.setenv("CUDA_GAINS_TASK", str(runs.path / "task.json"))
+    runs.pytest()
+    (run,) = runs.table("runs")
+    assert {name: run[name] for name in ("run_id", "round", "arm", "seed", "position", "stack")} == {
+        **task,
+        "stack": "here",
+    }
+    rows = sorted(runs.table("cases"), key=lambda row: row["position"])
+    order = [row["case_id"] for row in rows]
+    assert set(order) == SMALL
+    assert order != sorted(order)
+    assert [row["position"] for row in rows] == list(range(len(rows)))
+    assert {row["arm"] for row in rows} == {"here#2"}
+
+
+def test_the_seed_draws_the_order_and_a_rest_keeps_it(runs: Runs, monkeypatch):
+    def order(seed: int, skip: tuple[str, ...] = ()) -> list[str]:
+        (runs.path / "task.json").write_text(json.dumps({"seed": seed, "skip": skip}))
+        monkeypatch.setenv("CUDA_GAINS_TASK", str(runs.path / "task.json"))
+        done = runs.pytest("--collect-only", "-q", "bench_made.py", "bench_other.py")
+        return [line for line in done.outlines if "::" in line]
+
+    first = order(1)
+    assert order(1) == first
+    assert sorted(order(2)) == sorted(first)
+    assert order(2) != first
+    skipped = first[1:4]
+    assert order(1, tuple(skipped)) == [item for item in first if item not in skipped]
+    files = [item.partition("::")[0] for item in first]
+    assert len([k for k in range(1, len(files)) if files[k] != files[k - 1]]) == 1
+
+
+def test_a_task_that_cannot_be_read_is_refused(runs: Runs, monkeypatch):
+    monkeypatch.setenv("CUDA_GAINS_TASK", str(runs.path / "none.json"))
+    done = runs.pytest()
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: the task file *none.json of $CUDA_GAINS_TASK cannot be used*"])
+
+
+def test_options_are_one_group_of_the_help(runs: Runs):
+    done = runs.pytest("--help")
+    at = done.outlines.index("cuda-gains: what a CUDA upgrade did, measured:")
+    shown = "\n".join(done.outlines[at : at + 25])
+    for name in (
+        "device",
+        "require-gpu",
+        "family",
+        "quick",
+        "full",
+        "campaign",
+        "stack",
+        "results",
+        "wheels",
+    ):
+        assert f"--{name}" in shown
+    assert "CUDA_GAINS_TASK" not in os.environ
