@@ -191,8 +191,10 @@ def _note_bad(campaign: _Campaign, arm: str, process: _Process) -> None:
 
 
 def _last_lines(log: Path) -> str:
+    """What a process said last; where pytest says ERROR, only that."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return "\n".join([*lines[-_LAST_LINES:], f"(all of it: {log})"])
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "\n".join([*(errors or lines)[-_LAST_LINES:], f"(its whole output: {log})"])
 
 
 def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:

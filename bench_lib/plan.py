@@ -95,11 +95,11 @@ def _flags(flags: dict[str, bool]) -> list[str]:
 def settle(plan: Plan) -> int:
     """Store the plan, or go on with the stored one; the campaign's seed.
 
-    Raises UsageError, naming what differs, when the campaign was begun with another plan. Only the
+    Raises UsageError, naming what differs, when something was measured with another plan. Only the
     number of rounds may change.
     """
     path = plan.folder.path / _FILE
-    stored = _read(path) if path.exists() else {}
+    stored = _read(path) if path.exists() and plan.folder.exists() else {}
     asked: dict[str, Any] = {
         "stacks": list(plan.stacks),
         "pins": {entry.name: list(entry.requirements) for entry in plan.entries()},

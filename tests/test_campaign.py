@@ -21,7 +21,9 @@ from rich.console import Console
 from bench_lib import campaign, schedule
 from bench_lib.campaign import Plan
 from bench_lib.errors import DataError, UsageError
+from bench_lib.journal import Journal
 from bench_lib.layout import CampaignFolder
+from bench_lib.model import RunInfo
 from bench_lib.plan import settle, write_json
 
 STAND_IN = """
@@ -132,6 +134,13 @@ class Kit:
         """Rounds of one arm."""
         return self.run(**{"stacks": ("here",), "null": False, "rounds": 1} | changes)
 
+    def begin(self, **changes: Any) -> None:
+        """A campaign that was begun: its plan is stored, and there is a run."""
+        settle(self.plan(**changes))
+        journal = Journal(self.folder.journal("first"))
+        journal.run(RunInfo("first", "c", "here", "here"))
+        journal.close()
+
     def stored_plan(self) -> dict[str, Any]:
         return dict(json.loads((self.folder.path / "plan.json").read_text()))
 
@@ -207,7 +216,8 @@ def test_finished_rounds_count_and_rounds_may_grow(kit: Kit) -> None:
 
 
 def test_a_drawn_seed_is_kept(kit: Kit) -> None:
-    seed = settle(kit.plan(seed=None))
+    kit.begin(seed=None)
+    seed = kit.stored_plan()["seed"]
     assert settle(kit.plan(seed=None, rounds=5)) == seed
     assert kit.stored_plan()["seed"] == seed
     assert settle(kit.plan(seed=None, campaign="other")) != seed
@@ -224,7 +234,7 @@ def test_a_drawn_seed_is_kept(kit: Kit) -> None:
     ],
 )
 def test_another_plan_is_refused_and_says_what_differs(kit: Kit, change: dict[str, Any], said: str) -> None:
-    settle(kit.plan())
+    kit.begin()
     before = kit.stored_plan()
     with pytest.raises(UsageError, match=said):
         kit.run(**{"rounds": 9} | change)
@@ -232,15 +242,23 @@ def test_another_plan_is_refused_and_says_what_differs(kit: Kit, change: dict[st
     assert kit.rounds() == []
 
 
+def test_a_plan_that_measured_nothing_may_be_corrected(kit: Kit) -> None:
+    kit.fault(before=4)
+    assert kit.run_one(families=("lunch",)) == 4
+    kit.fault()
+    assert kit.run_one(families=("launch",)) == 0
+    assert kit.stored_plan()["families"] == ["launch"]
+
+
 def test_other_pins_of_a_stack_are_another_plan(kit: Kit) -> None:
-    settle(kit.plan())
+    kit.begin()
     write_json(kit.folder.path / "plan.json", kit.stored_plan() | {"pins": {"there": ["some==1.0"]}})
     with pytest.raises(UsageError, match=r"begun with pins .*some==1\.0"):
         kit.run()
 
 
 def test_a_damaged_plan_is_named(kit: Kit) -> None:
-    settle(kit.plan())
+    kit.begin()
     (kit.folder.path / "plan.json").write_text("{")
     with pytest.raises(DataError, match=r"plan\.json is not a campaign's plan"):
         kit.run()
