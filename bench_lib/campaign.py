@@ -204,6 +204,7 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
     write_json(campaign.scratch / "task.json", task | {"skip": sorted(done)})
     environment = {**os.environ, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins cost seconds, see Plan.arguments
     if plan.stacks_file is not None:
         environment[stacks.FILE_VARIABLE] = str(plan.stacks_file)
     child = watch.start([*plan.program, *plan.arguments(plan.arms[arm])], environment, log)

@@ -78,7 +78,8 @@ class Plan:
 
     def arguments(self, stack_name: str) -> list[str]:
         """The arguments of pytest in a process of `stack_name`."""
-        words = [str(self.benchmarks), "-p", "no:cacheprovider", "--campaign", self.campaign]
+        words = [str(self.benchmarks), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
+        words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bench_lib.hooks import NAME, Hooks
 
-from bench_lib import selection
+from bench_lib import families, selection
 from bench_lib.target import AUTO, CPU, CUDA
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in selection.MARKERS:
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(Hooks(config), NAME)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of families that are not asked for: collecting them costs a second."""
+    asked = tuple(config.getoption("family") or ())
+    return families.is_other(collection_path, asked) or None
 
 
 def _hooks(request: pytest.FixtureRequest) -> Hooks:

@@ -28,6 +28,8 @@ _VARIABLES = frozenset(
         "PYTHONHASHSEED",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
+        "NVIDIA_TF32_OVERRIDE",
+        "NVIDIA_VISIBLE_DEVICES",
         "GLIBC_TUNABLES",
     }
 )
@@ -41,7 +43,6 @@ _PREFIXES = (
     "TORCH",
     "TRITON_",
     "NUMBA_",
-    "NVIDIA_",
 )
 _OURS = "CUDA_GAINS_"  # where files lie: differs from run to run and moves no number
 _SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE")

@@ -11,18 +11,33 @@ ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "bench_lib"
 
 # Each module may import only modules that stand before it.
-BOTH = ["errors", "model", "units", "layout", "schema", "journal", "stacks"]
+# fmt: off
+BOTH = ["errors", "model", "units", "layout", "schema", "journal", "cache", "stacks"]
 MEASURING = [
-    "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu", "launch", "first_launch",
-    "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains", "param_swap", "allocation",
-    "timer", "measure", "precision", "turns", "compile_preflight", "compiled_model", "training",
-    "executions", "compile_children", "probe", "bench_json", "session", "plugin",
-]  # fmt: skip
-JOIN = ["schedule", "watch", "merge", "campaign"]
+    # the device
+    "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu",
+    # taking samples
+    "timer", "measure", "turns", "bench",
+    # what was measured on
+    "machine", "libraries", "probe",
+    # the work of the families
+    "launch", "first_launch",
+    "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains",
+    "param_swap", "allocation",
+    "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "cudnn", "path_convolution",
+    "worker", "conv_worker", "kernel_names",
+    "compile_preflight", "compiled_model", "training", "executions", "compile_children",
+    "small_training", "amp_steps",
+    # pytest
+    "families", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
+]
+JOIN = ["schedule", "plan", "guard", "progress", "watch", "merge", "campaign"]
 READING = [
-    "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts", "contrast",
-    "compare", "render", "canvas", "runtimes", "launch_chart", "charts", "page", "losses", "report",
-]  # fmt: skip
+    "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
+    "contrast", "compare", "render", "canvas", "runtimes", "launch_chart", "charts", "page", "losses",
+    "report",
+]
+# fmt: on
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
 
 NEVER = {
