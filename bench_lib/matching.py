@@ -1,5 +1,6 @@
 """Replicates of two sides in, one row a case out: its values, or why there is nothing to compare."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,7 +103,7 @@ def _rounds_held(a: Replicates, b: Replicates, on: str) -> dict[str, int]:
 def _with_values(row: Row, values: Values, held: dict[str, int]) -> Row:
     missing = max(held.get(row.case_id, 0) - len(values.log_ratios), 0) if held else 0
     row = replace(row, values=values, without_pair=missing)
-    unfit = sum(not value > 0 for value in (*values.baseline, *values.candidate))
+    unfit = sum(not 0 < value < math.inf for value in (*values.baseline, *values.candidate))
     if not unfit:
         return row
     return replace(

@@ -101,6 +101,7 @@ def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     doubted = "over 10 % of its samples are flagged " + cases["flag"].fillna("")
     why = pd.Series("", index=cases.index, dtype=str)
     for holds, text in (  # the last that holds is the one told
+        (~(cases["margin"] >= 0), "holds no margin to judge it by"),
         (flagged > MOST_FLAGGED * expected, doubted),
         (cases["usable"] != read, "holds samples that are not positive numbers"),
         ((read != expected) | (read == 0), "not all of its samples could be read"),

@@ -12,6 +12,7 @@ from bench_lib import compare, journal, sides
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Change, Status, Timing
+from bench_lib.schema import SCHEMAS
 
 STACKS = {"old": 1.0, "new": 0.97}
 CASE = SyntheticCase(Case("launch", "op", {"metric": "submit"}))
@@ -454,6 +455,47 @@ def test_a_case_twice_in_one_run_is_left_out(tmp_path):
     assert reasons(comparison, CASE.case.case_id) == ["old: measured twice in one run (2 runs)"]
 
 
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("samples", ["run_id"]),
+        ("samples", ["case_id"]),
+        ("samples", ["seconds"]),
+        ("samples", ["sample", "flags"]),
+        ("cases", ["status"]),
+        ("cases", ["params", "family", "op", "metric"]),
+        ("cases", ["margin"]),
+        ("cases", ["n_samples", "n_flagged", "calls", "policy", "timing", "quantities", "started_at"]),
+        ("runs", ["round"]),
+        ("runs", [name for name in SCHEMAS["runs"].names if name not in ("run_id", "arm", "stack")]),
+    ],
+)
+def test_columns_that_are_empty_are_no_traceback(tmp_path, table, columns):
+    rounds(tmp_path, 3)
+    for path in CampaignFolder(tmp_path, "demo").parquet_files(table):
+        data = pq.read_table(path)
+        for column in columns:
+            place, field = data.column_names.index(column), data.schema.field(column)
+            data = data.set_column(place, field, pa.nulls(data.num_rows, field.type))
+        journal.write_table(path, data)
+    comparison = compared(tmp_path)
+    assert comparison.cases or comparison.left_out
+    assert {row.change for row in comparison.cases} <= {Change.SAME, Change.UNCLEAR}
+
+
+@pytest.mark.parametrize("margin", [float("nan"), -2.0])
+def test_a_case_without_a_margin_is_left_out(tmp_path, margin):
+    rounds(tmp_path, 3, measured=[synthetic.replace(CASE, margin=margin)])
+    comparison = compared(tmp_path)
+    assert comparison.cases == ()
+    assert "holds no margin" in reasons(comparison, CASE.case.case_id)[0]
+
+
+def test_a_margin_of_nothing_is_never_the_same(tmp_path):
+    rounds(tmp_path, 3, measured=[synthetic.replace(CASE, margin=0.0)])
+    assert the_case(compared(tmp_path)).change is Change.UNCLEAR
+
+
 # --- canaries and quantities ------------------------------------------------------------------------
 
 
@@ -683,6 +725,6 @@ def test_two_stacks_of_200_cases_20_runs_and_100_samples_take_under_two_seconds(
 def _with(table, fields):
     for name, value in fields.items():
         place = table.column_names.index(name)
-        column = pa.array([value] * table.num_rows, table.schema.field(place).type)
+        column = pa.DictionaryArray.from_arrays(np.zeros(table.num_rows, np.int32), [value])
         table = table.set_column(place, table.schema.field(place), column)
     return table
