@@ -195,14 +195,14 @@ def _compared(
                 f"--contrast compares inside one stack, but {len(names)} sides are named; name one or none"
             )
         parameter, baseline, candidate = _parse_contrast(contrast)
-        side = sides.resolve(names[0] if names else None, campaign, results)
+        side = sides.whole_stack(names[0] if names else None, campaign, results)
         return comparing.contrast(side, parameter, baseline, candidate), side.data
     if len(names) != 2:
         raise UsageError(
             f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
             "(stacks of --campaign, CAMPAIGN/STACK, or --benchmark-json files), or use --contrast"
         )
-    a, b = (sides.resolve(name, campaign, results) for name in names)
+    a, b = sides.pair(names[0], names[1], campaign, results)
     return comparing.compare(a, b), sides.joined(a, b)
 
 

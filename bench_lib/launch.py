@@ -46,9 +46,7 @@ class Arguments:
 class CudartApi:
     """`cudaLaunchKernel` of one libcudart."""
 
-    def __init__(
-        self, runtime: Runtime, cubin: Cubin, gpu: Gpu, kernels: tuple[str, ...] = KERNELS
-    ) -> None:
+    def __init__(self, runtime: Runtime, cubin: Cubin, gpu: Gpu, kernels: tuple[str, ...] = KERNELS) -> None:
         self._keys = runtime.register(cubin, kernels)
         self._address = runtime.address("cudaLaunchKernel")
         self._arguments = Arguments()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
 from bench_lib.errors import NotApplicable, Unavailable
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from bench_lib.errors import NotApplicable
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def bench_graph(bench, gpu: Gpu, cubin: Cubin, runtime: Runtime, api: str, nodes
 
 
 @pytest.fixture(scope="module")
-def first(gpu: Gpu, cubin: Cubin, campaign_folder: Path) -> Callable[[str, str, Path | None], dict[str, float]]:
+def first(
+    gpu: Gpu, cubin: Cubin, campaign_folder: Path
+) -> Callable[[str, str, Path | None], dict[str, float]]:
     """Seconds of a fresh process's first launch, by API and module loading; one child each."""
     from functools import cache
 

@@ -6,6 +6,7 @@ from ctypes import c_uint8, c_uint32, c_uint64
 from typing import TYPE_CHECKING
 
 import pytest
+
 from bench_lib.errors import NotApplicable, Unavailable
 
 if TYPE_CHECKING:

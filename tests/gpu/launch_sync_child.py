@@ -22,7 +22,7 @@ def main() -> None:
     library, cubin_path = (Path(argument) for argument in sys.argv[1:3])
     gpu = Gpu.open(wait="spin")
     data = cubin_path.read_bytes()
-    cubin = Cubin(data, sha256(data).hexdigest(), "sm_%d%d" % gpu.context.compute_capability)
+    cubin = Cubin(data, sha256(data).hexdigest(), "sm_{}{}".format(*gpu.context.compute_capability))
     call = CudartApi(Runtime.load(library), cubin, gpu, kernels=("empty",)).launch("empty")
     sync = synchronize_call(gpu)
     start = perf_counter()
