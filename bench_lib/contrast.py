@@ -43,7 +43,7 @@ def contrast(side: Side, parameter: str, baseline: str, candidate: str) -> Compa
         cases=groups.cases,
         quantities=groups.quantities,
         left_out=(*side.data.skipped, *matched.left_out),
-        notes=tuple(_notes(side)),
+        notes=tuple(_notes(side, a, b)),
     )
 
 
@@ -108,8 +108,23 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _notes(side: Side) -> list[str]:
+def _notes(side: Side, a: Replicates, b: Replicates) -> list[str]:
+    notes = []
+    if _always_in_one_order(a.values, b.values):
+        notes.append(
+            "the two values were measured one after the other and in the same order in every run, "
+            "so what changes within a run is not told from them"
+        )
     ended_early = int((~side.data.runs["complete"]).sum())
-    if not ended_early:
-        return []
-    return [f"{side.label}: incomplete runs: {ended_early}; the cases finished in them are used"]
+    if ended_early:
+        notes.append(f"{side.label}: incomplete runs: {ended_early}; the cases finished in them are used")
+    return notes
+
+
+def _always_in_one_order(a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Whether cases that share no turns stood in one order in all runs, where there are several."""
+    on = ["run_id", "case_id", "unit"]
+    both = a.merge(b, on=on, suffixes=("", "_b"))
+    apart = both[(both["turns"] == "") | (both["turns"] != both["turns_b"])]
+    later = apart["position_b"] - apart["position"]
+    return apart["run_id"].nunique() > 1 and bool((later > 0).all() or (later < 0).all())

@@ -21,7 +21,19 @@ EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for ev
 # Two values with any of these different are never compared or pooled.
 KEY = ["device", "timing", "calls", "policy", "measure_version", "world_size", "gpu_name", "mig"]
 _RUN = ["run_id", "boot_id", "gpu_uuid", "gpu_name", "mig", "started_at", "resolution"]
-_CASE = ["case_id", "family", "op", "params", "metric", "margin", "turns", "round", "run_id", "status"]
+_CASE = [
+    "case_id",
+    "family",
+    "op",
+    "params",
+    "metric",
+    "margin",
+    "turns",
+    "round",
+    "run_id",
+    "status",
+    "position",
+]
 _NEEDED = [*_CASE, *KEY, "boot_id", "gpu_uuid", "started_at"]
 _HOST_TIMED = (Timing.HOST, Timing.NATIVE)
 _EVENT_TIMED = (Timing.COLD, Timing.BATCH, Timing.GRAPH)

@@ -192,6 +192,18 @@ def test_other_calls_a_sample_are_not_comparable(tmp_path):
     assert (row.change, row.reason) == (Change.NOT_COMPARABLE, "calls a sample 100 against 7")
 
 
+@pytest.mark.parametrize(("orders", "said"), [([(0, 1)] * 3, True), ([(0, 1), (1, 0), (0, 1)], False)])
+def test_one_order_in_every_run_is_said(tmp_path, orders, said):
+    for places in orders:
+        rows = [
+            synthetic.measurement(ladder_case(runtime), [1e-6] * 5, position=place)
+            for runtime, place in zip(("11.8", "12.4"), places, strict=True)
+        ]
+        synthetic.write_run(tmp_path, synthetic.run_info("demo", "here"), synthetic.identity(Machine()), rows)
+    notes = read(tmp_path).notes
+    assert any("in the same order in every run" in note for note in notes) is said
+
+
 def test_quantities_are_contrasted_too(tmp_path):
     for _ in range(3):
         rows = [
