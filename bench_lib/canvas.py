@@ -5,7 +5,7 @@ never read as mathematics.
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.textpath import TextPath
 
 from bench_lib.model import CaseChange, Change
 
@@ -66,7 +67,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def title(figure: Figure, text: str) -> None:
     """What the chart shows, in bold over the whole figure, in as many lines as it needs."""
-    columns = int(figure.get_figwidth() * 72 / 7.6)
+    columns = int(figure.get_figwidth() * 72 / 8.4)
     figure.suptitle(fill(text, columns), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
 
 
@@ -78,6 +79,13 @@ def subtitle(axes: Axes, sentences: Sequence[str], columns: int) -> None:
 def fill(text: str, columns: int) -> str:
     """`text` made harmless and wrapped."""
     return textwrap.fill(shown(text, 400), columns)
+
+
+def text_inches(texts: Iterable[str]) -> float:
+    """The width in inches of the widest of some lines; call inside STYLE."""
+    font, size = FontProperties(family=FONT), STYLE["font.size"]
+    widths = [TextPath((0, 0), text, size=size, prop=font).get_extents().width for text in texts if text]
+    return float(max(widths, default=0.0)) / 72
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
@@ -103,7 +111,7 @@ def interval_text(row: CaseChange) -> str:
     return f"{ratio_text(row.ratio)} [{ratio_text(row.low)}, {ratio_text(row.high)}]"
 
 
-def shown(text: str, most: int = 70) -> str:
+def shown(text: str, most: int = 110) -> str:
     """`text` as it can be drawn: one line of at most `most` characters, its middle left out if longer."""
     line = "".join(c if _drawable(c) else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
     half = (most - 1) // 2

@@ -21,10 +21,12 @@ from bench_lib.canvas import (
     LOOKS,
     MARKERS,
     STYLE,
+    fill,
     interval_text,
     new_figure,
     shown,
     subtitle,
+    text_inches,
     title,
 )
 from bench_lib.launch_chart import launch_by_runtime as launch_by_runtime
@@ -49,13 +51,13 @@ def forest(comparison: Comparison) -> Figure:
     canaries = [row for row in comparison.canaries if row.ratio is not None]
     groups = [("Canaries: no upgrade should move these", canaries)] if canaries else []
     groups.append(("Cases" if rows else "No case has a ratio", rows))
-    longest = max((len(shown(row.case_id)) for _, listed in groups for row in listed), default=40)
+    names = [shown(row.case_id) for _, listed in groups for row in listed]
     n_lines = sum(len(listed) + 1 for _, listed in groups)
-    figure = new_figure(7.6 + 0.066 * longest, 2.3 + 0.235 * n_lines)
+    figure = new_figure(7.6 + max(2.6, text_inches(names)), 2.3 + 0.235 * n_lines)
     axes = figure.subplots()
     _forest_rows(axes, groups)
     _ratio_axis(axes, [*canaries, *rows])
-    title(figure, f"{comparison.candidate} against {comparison.baseline}: {counts_text(comparison)}")
+    title(figure, f"{_sides(comparison)}: {counts_text(comparison)}")
     subtitle(axes, [_paired(comparison), *said], 78)
     figure.legend(handles=_forest_marks(), loc="outside lower center", ncols=5)
     return figure
@@ -65,6 +67,10 @@ def counts_text(comparison: Comparison) -> str:
     """`3 faster, 0 slower, 20 same`: faster and slower always, the others where they occurred."""
     always = (Change.FASTER, Change.SLOWER)
     return ", ".join(f"{n} {change}" for change, n in comparison.counts().items() if n or change in always)
+
+
+def _sides(comparison: Comparison) -> str:
+    return f"{shown(comparison.candidate, 40)} against {shown(comparison.baseline, 40)}"
 
 
 def _chosen(cases: Sequence[CaseChange]) -> tuple[list[CaseChange], list[str]]:
@@ -93,7 +99,7 @@ def _paired(comparison: Comparison) -> str:
         Pairing.RUNS: "runs, both sides inside each",
         Pairing.UNPAIRED: "runs a side, not interleaved: confounded with the session",
     }
-    where = f"Campaign {comparison.campaign}: " if comparison.campaign else ""
+    where = f"Campaign {shown(comparison.campaign, 32)}: " if comparison.campaign else ""
     return f"{where}{how_many} {unit[Pairing(comparison.pairing)]}."
 
 
@@ -116,12 +122,12 @@ def _forest_rows(axes: Axes, groups: Iterable[tuple[str, Sequence[CaseChange]]])
 
 
 def _forest_row(axes: Axes, y: float, row: CaseChange) -> None:
-    colour, marker, fill = LOOKS[row.change]
+    colour, marker, inside = LOOKS[row.change]
     bound = 1 + row.margin
     axes.fill_between([1 / bound, bound], y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0.5)
     if row.low is not None and row.high is not None:
         axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
-    axes.plot([row.ratio or 1.0], [y], marker=marker, color=colour, markerfacecolor=fill, markersize=5.5)
+    axes.plot([row.ratio or 1.0], [y], marker=marker, color=colour, markerfacecolor=inside, markersize=5.5)
     axes.text(
         1.015,
         y,
@@ -155,8 +161,8 @@ def _ratio_axis(axes: Axes, rows: Sequence[CaseChange]) -> None:
 
 def _forest_marks() -> list[Line2D | Patch]:
     marks: list[Line2D | Patch] = [
-        Line2D([], [], color=colour, marker=marker, markerfacecolor=fill, markersize=5.5, label=str(change))
-        for change, (colour, marker, fill) in LOOKS.items()
+        Line2D([], [], color=colour, marker=marker, markerfacecolor=inside, markersize=5.5, label=str(change))
+        for change, (colour, marker, inside) in LOOKS.items()
     ]
     return [*marks, Patch(color=BAND, label="margin: a change too small to matter")]
 
@@ -172,7 +178,7 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
     values = run_medians(data)
     order = {run: i + 1 for i, run in enumerate(data.runs.sort_values("started_at")["run_id"])}
     n_rows = max(1, math.ceil(len(chosen) / 2))
-    figure = new_figure(11.5, 1.5 + 2.15 * n_rows)
+    figure = new_figure(11.5, 1.5 + 2.3 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).ravel()
     marks: dict[str, Line2D] = {}
     for axes, row in zip(panels, chosen, strict=False):
@@ -181,7 +187,7 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
         axes.remove()
     for axes in panels[max(len(chosen) - 2, 0) : len(chosen)]:
         axes.set_xlabel("run, in order of time")
-    title(figure, f"Every run in order of time: {comparison.candidate} against {comparison.baseline}")
+    title(figure, f"Every run in order of time: {_sides(comparison)}")
     band = Patch(color=BAND, label="margin around the baseline's mean")
     figure.legend(
         handles=[*marks.values(), band],
@@ -236,7 +242,7 @@ def _run_order_panel(
             linewidth=0,
             label=shown(label, 40),
         )
-    axes.set_title(f"{shown(row.case_id, 52)}   {interval_text(row)}", fontsize=8.5)
+    axes.set_title(f"{fill(row.case_id, 60)}\n{interval_text(row)}", fontsize=8.5)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))

@@ -1,5 +1,6 @@
 """What the charts show is what was compared, and every word of it can be read."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -142,9 +143,9 @@ def test_a_forest_of_any_size_can_be_read(count):
 
 
 def test_hostile_and_long_names_are_drawn_as_they_are(tmp_path):
-    cases = [row(HOSTILE, 0.9), row("launch/" + "x" * 300, 1.1)]
+    cases = [row(HOSTILE, 0.9), row("launch/" + "W" * 300, 1.1)]
     made = comparison(*cases)
-    object.__setattr__(made, "candidate", "<b>" + "y" * 500)
+    made = dataclasses.replace(made, candidate="<b>" + "W" * 500, campaign="W" * 100)
     figure = charts.forest(made)
     assert_readable(figure)
     _, svg = canvas.save(figure, tmp_path, "forest")
