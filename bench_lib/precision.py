@@ -113,6 +113,17 @@ def autocast(torch: Any, precision: Precision, device: str) -> AbstractContextMa
     return block
 
 
+def grad_scaler(torch: Any, precision: Precision, device: str) -> Any:
+    """torch's GradScaler: at work for fp16, whose small gradients would vanish; else it does nothing.
+
+    It starts at 1024: from torch's own 65536 the first gradients overflow and their steps are skipped.
+    """
+    options = {"init_scale": 1024.0, "enabled": precision is Precision.FP16_AUTOCAST}
+    if hasattr(torch.amp, "GradScaler"):  # from 2.3 on
+        return torch.amp.GradScaler(device, **options)
+    return torch.cuda.amp.GradScaler(**options)
+
+
 @dataclass(frozen=True)
 class _Flags:
     """Torch's flags: the older ones (None: not there, or unreadable after mixing) and the newer."""

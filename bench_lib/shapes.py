@@ -105,7 +105,12 @@ HARD: Mapping[str, Shape] = MappingProxyType(
     }
 )
 
-SHAPES: Mapping[str, Shape] = MappingProxyType({**RESNET50, **HARD})
+# One convolution over images whose size changes from batch to batch.
+WALK: Mapping[str, Shape] = MappingProxyType(
+    {f"3x3-64-64-{size}": _square(3, 64, 64, size) for size in range(40, 72, 4)}
+)
+
+SHAPES: Mapping[str, Shape] = MappingProxyType({**RESNET50, **HARD, **WALK})
 
 
 def shape(name: str) -> Shape:

@@ -9,7 +9,8 @@ from typing import Any
 
 from bench_lib.compiled_model import EAGER, check_compiled, compiled, count
 from bench_lib.errors import Unavailable, WrongResult
-from bench_lib.precision import Precision, autocast, in_precision
+from bench_lib.precision import Precision, autocast, grad_scaler, in_precision
+from bench_lib.tuning import without_cudnn
 from bench_lib.turns import Parts
 
 TRAIN, INFER = "train", "infer"
@@ -69,6 +70,7 @@ class Arm:
         self._call = compiled(torch, self._model, execution, device)
         self._images, self._labels = _data(torch, setup, device)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self._scaler = grad_scaler(torch, setup.precision, device)
         self._loss: Any = None
 
     @property
@@ -83,14 +85,32 @@ class Arm:
         for part in self.parts.values():
             part()
 
-    def once(self) -> dict[str, Any]:
-        """Output, and in training the gradient, of one pass that changes no weight: fp32 copies."""
+    def once(self, images: int | None = None) -> dict[str, Any]:
+        """Output, and in training the gradient, of one pass that changes no weight: fp32 copies.
+
+        With `images`, of the first so many of the batch.
+        """
+        all_of_them = self._images, self._labels
+        self._images, self._labels = (data[:images] for data in all_of_them)
+        try:
+            return self._once()
+        finally:
+            self._images, self._labels = all_of_them
+
+    def exact(self, images: int) -> dict[str, Any]:
+        """What `once` would give in fp64, by torch's own kernels; the arm stays in fp64."""
+        self._model.double()
+        self._images = self._images.double()
+        with without_cudnn(self._torch):
+            return self.once(images)
+
+    def _once(self) -> dict[str, Any]:
         if self._setup.mode == INFER:
             return {"output": self._infer().float().clone()}
         output = self._forward().detach().float().clone()
         self._backward()
         grads = [p.grad.float().flatten() for p in self._model.parameters()]
-        gradient = self._torch.cat(grads)
+        gradient = self._torch.cat(grads) / self._scaler.get_scale()
         self._optimizer.zero_grad(set_to_none=True)
         return {"output": output, "gradient": gradient}
 
@@ -105,11 +125,12 @@ class Arm:
         return output
 
     def _backward(self) -> None:
-        self._loss.backward()
+        self._scaler.scale(self._loss).backward()
         self._loss = None
 
     def _update(self) -> None:
-        self._optimizer.step()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
 
 

@@ -1,0 +1,123 @@
+"""A process of its own that answers requests one by one, each within a time limit.
+
+Workers are forked from a server that has imported torch and nothing of CUDA: each brings up its own
+context and its own cuDNN, and starts in a second rather than in five.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, Unavailable, WrongResult
+
+Handler = Callable[[Any], Any]
+_GOODBYE_SECONDS = 10.0
+_START_SECONDS = 120.0  # torch's import on a cold disk
+_HARMLESS = (NotApplicable, Unavailable, WrongResult)
+
+
+class Worker:
+    """A process with one handler, made in it by `make(*arguments)`; started when first asked.
+
+    `make` is a module-level function. A worker that passes its limit or fails in another way than
+    by an answer about the case is ended, and the next request starts a fresh one.
+    """
+
+    def __init__(self, make: Callable[..., Handler], *arguments: Any) -> None:
+        self._make, self._arguments = make, arguments
+        self._process: Any = None
+        self._connection: Connection[Any, Any] | None = None
+
+    def ask(self, request: Any, seconds: float) -> Any:
+        """The handler's answer; what it raised is raised here, CUDA's errors as text.
+
+        Raises CaseTimeout when there is none within `seconds`, CudaGainsError when the process died.
+        """
+        connection = self._connection or self._start()
+        try:
+            connection.send(request)
+            if not connection.poll(seconds):
+                self.close()
+                raise CaseTimeout(f"passed its budget of {seconds:g} s in a process of its own, now ended")
+            failed, answer = connection.recv()
+        except (EOFError, OSError):
+            code = self._ended()
+            raise CudaGainsError(
+                f"the process that measured it ended with {code} without an answer"
+            ) from None
+        if not failed:
+            return answer
+        if not isinstance(answer, _HARMLESS):
+            self.close()
+        raise answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._ended()
+
+    def _start(self) -> "Connection[Any, Any]":
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch"])
+        ours, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, self._make, self._arguments), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._connection = ours
+        if not ours.poll(_START_SECONDS):
+            self.close()
+            raise CudaGainsError(f"a process for the measurement did not start within {_START_SECONDS:.0f} s")
+        failed, answer = ours.recv()
+        if failed:
+            self.close()
+            raise answer
+        return ours
+
+    def _ended(self) -> int | None:
+        self._process.join(_GOODBYE_SECONDS)
+        code: int | None = self._process.exitcode
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+        return code
+
+
+def _serve(
+    connection: "Connection[Any, Any]", make: Callable[..., Handler], arguments: tuple[Any, ...]
+) -> None:
+    """The worker's life: make the handler, then answer until the other end is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session; it ends us
+    handler = _answer(connection, lambda _: make(*arguments), None, keep=True)
+    with suppress(EOFError, OSError):
+        while handler is not None:
+            _answer(connection, handler, connection.recv())
+
+
+def _answer(connection: "Connection[Any, Any]", handler: Handler, request: Any, keep: bool = False) -> Any:
+    try:
+        result = handler(request)
+    except Exception as error:  # whatever it is, the case gets it as its reason
+        connection.send((True, _told(error)))
+        return None
+    connection.send((False, None if keep else result))
+    return result
+
+
+def _told(error: Exception) -> Exception:
+    """The error as one that can be sent: ours keep their kind, out of memory stays it, else text.
+
+    A CUDA error has spoilt the worker's context and not the session's, so it is no CudaError there.
+    """
+    if isinstance(error, CudaGainsError) and not isinstance(error, CudaError):
+        return type(error)(str(error))
+    line = (str(error).strip().splitlines() or ["no message"])[0]
+    out = isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
+    if out or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return MemoryError(line)
+    return CudaGainsError(f"{type(error).__name__}: {line}")
