@@ -40,8 +40,10 @@ class Allocator:
         self._stream = (stream,) if api == "cudaMallocAsync" else ()
         free = "cudaFreeAsync" if api == "cudaMallocAsync" else "cudaFree"
         self._free_name, self._free = free, runtime.address(free)
-        # Stands where a native loop synchronises: returns 0 at once.
-        self._nothing = Call(runtime.address("cudaGetLastError"), name="cudaGetLastError")
+        self._version = ctypes.c_int()
+        # Stands where a native loop synchronises: it waits for nothing.
+        nothing = "cudaRuntimeGetVersion"
+        self._nothing = Call(runtime.address(nothing), (ctypes.addressof(self._version),), nothing)
         last = (_ATTACH_GLOBAL,) if api == "cudaMallocManaged" else self._stream
         arguments = (ctypes.addressof(self._pointer), nbytes, *last)
         self._alloc = Call(runtime.address(api), arguments, api)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from ctypes import c_uint8
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from bench_lib.errors import WrongResult
 from bench_lib.managed import Advice, Managed
 from bench_lib.migration import Block, MemoryKernels, page_order
+
+if TYPE_CHECKING:
+    from bench_lib.driver import Context
 
 TO_GPU, TO_CPU = "to_gpu", "to_cpu"
 ADVICE = {
@@ -16,7 +23,11 @@ ADVICE = {
     "read_mostly": Advice.READ_MOSTLY,
     "accessed_by": Advice.ACCESSED_BY,
 }
+# The driver takes a page that both sides touch within 500 us, three times running, for thrashing and
+# leaves it where it is (uvm_perf_thrashing_lapse_usec): a move is never that close to another.
+_PAUSE_SECONDS = 1e-3
 _MOVED = 3.0  # a touch that makes pages move takes at least so many times one that does not
+_BYTE = 0x5A
 
 
 class Move(NamedTuple):
@@ -43,19 +54,23 @@ class Moves:
         Over a coherent link a CPU write leaves the page where it is and the page tables do not tell
         where that is: there a prefetch brings it, unchecked.
         """
+        time.sleep(_PAUSE_SECONDS)
         if self._coherent:
             self._prefetch_to_cpu()
         self._block.home()
         if not self._coherent:
             self._block.check_home()
+        time.sleep(_PAUSE_SECONDS)
 
     def away(self) -> None:
         """Send the pages to the GPU and check it."""
+        time.sleep(_PAUSE_SECONDS)
         if self._coherent:
             self._prefetch_to_gpu()
         self._block.away()
         if not self._coherent:
             self._block.check_away()
+        time.sleep(_PAUSE_SECONDS)
 
     def by(self, direction: str, way: str, order: str, access: str, advise: str = "none") -> Move:
         """The move of that name: `faults`, `prefetch` or `second_touch` (of pages already there)."""
@@ -148,6 +163,21 @@ def advised(managed: Managed, block: Block, advise: str) -> Iterator[None]:
     finally:
         if advice is not None:
             managed.unadvise(block.address, block.nbytes, advice)
+
+
+@contextmanager
+def host_memory(context: Context, way: str, nbytes: int) -> Iterator[int]:
+    """The address of host memory, `pinned` or `pageable`, with all its pages written."""
+    if way == "pageable":
+        pageable = np.full(nbytes, _BYTE, dtype=np.uint8)
+        yield pageable.ctypes.data
+        return
+    address, _ = context.host_alloc(nbytes)
+    try:
+        np.ctypeslib.as_array((c_uint8 * nbytes).from_address(address)).fill(_BYTE)
+        yield address
+    finally:
+        context.host_free(address)
 
 
 class Blocks:

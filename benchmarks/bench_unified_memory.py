@@ -9,9 +9,9 @@ free: nothing here oversubscribes.
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 if TYPE_CHECKING:
@@ -75,10 +75,8 @@ def planned() -> Iterator[Any]:
 
 def shorter(policy: Policy) -> Policy:
     """The run's policy for samples of up to half a second: fewer, and a bounded warm-up."""
-    samples, seconds = min(policy.samples, 25), min(policy.budget_seconds, 0.7)
-    return replace(
-        policy, samples=samples, budget_seconds=seconds, warmup_seconds=0.02, max_warmup_seconds=0.3
-    )
+    samples = min(policy.samples, 25)
+    return replace(policy, samples=samples, budget_seconds=0.7, warmup_seconds=0.02, max_warmup_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -169,21 +167,19 @@ def measure_move(bench: Any, move: Any) -> None:
 
 def measure_copy(bench: Any, request: Any, direction: str, way: str, nbytes: int) -> None:
     """Measure a plain copy of as many bytes."""
+    from bench_lib.moves import host_memory
+
     gpu: Gpu = request.getfixturevalue("gpu")
     device = request.getfixturevalue("device_buffer")(nbytes)
-    if way == "pinned":
-        host = request.getfixturevalue("pinned_buffer")(nbytes)
-    else:
-        pageable = np.ones(nbytes, dtype=np.uint8)  # alive until the case has ended
-        host = pageable.ctypes.data
-    source, target = (host, device) if direction == "to_gpu" else (device, host)
-    bench(
-        lambda: gpu.context.copy_async(target, source, nbytes, gpu.stream),
-        timing="host",
-        nbytes=nbytes,
-        synchronize=gpu.synchronize,
-        policy=shorter(bench.policy),
-    )
+    with host_memory(gpu.context, way, nbytes) as host:
+        source, target = (host, device) if direction == "to_gpu" else (device, host)
+        bench(
+            lambda: gpu.context.copy_async(target, source, nbytes, gpu.stream),
+            timing="host",
+            nbytes=nbytes,
+            synchronize=gpu.synchronize,
+            policy=shorter(bench.policy),
+        )
 
 
 @pytest.mark.parametrize("way", ["faults", "prefetch"])
@@ -220,11 +216,13 @@ def bench_fault(bench, mode, blocks: Blocks, managed, memory_kernels, order: str
     short, long = chain.slots // 8, chain.slots
     home = Moves(block, managed, memory_kernels, mode).home
 
+    def from_home(hops: int) -> float:
+        home()
+        return chain.follow(hops)
+
     def slope() -> float:
-        seconds = []
-        for hops in (short, long):
-            home()
-            seconds.append(chain.follow(hops))
+        """Medians, as one disturbed chase would turn a slope around."""
+        seconds = [median(from_home(hops) for _ in range(3)) for hops in (short, long)]
         return (seconds[1] - seconds[0]) / (long - short)
 
     bench.native(slope, calls=long - short, policy=shorter(bench.policy))
