@@ -89,7 +89,8 @@ def speed_up(row: CaseChange) -> float | None:
 def counts_text(comparison: Comparison) -> str:
     """The last line: cases by change, and how many names were left out."""
     counts = ", ".join(f"{n} {change}" for change, n in comparison.counts().items())
-    return f"{len(comparison.cases)} cases: {counts}; {len(comparison.left_out)} left out"
+    cases = f"{len(comparison.cases)} case" + "s" * (len(comparison.cases) != 1)
+    return f"{cases}: {counts}; {len(comparison.left_out)} left out"
 
 
 def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
