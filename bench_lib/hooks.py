@@ -6,9 +6,6 @@ nothing heavy, until selected items use the `bench` fixture.
 
 import contextlib
 import os
-import shlex
-import sys
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench_lib import selection
+from bench_lib import ending, selection
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.options import Options, Task
 from bench_lib.target import CPU, CUDA, Cleaner, Target
@@ -34,23 +31,6 @@ _WITH_XDIST = (
 )
 
 
-def _options(config: pytest.Config) -> Options:
-    get = config.getoption
-    return Options(
-        device=get("device"),
-        require_gpu=get("require_gpu"),
-        families=tuple(get("family") or ()),
-        quick=get("quick"),
-        full=get("full"),
-        campaign=get("campaign"),
-        stack=get("stack"),
-        results=get("results"),
-        wheels=get("wheels"),
-        json=get("benchmark_json", None),
-        command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
-    )
-
-
 @contextlib.contextmanager
 def _usage_errors() -> Iterator[None]:
     """Our errors, and what the file system says, as one sentence and pytest's exit code 4."""
@@ -59,8 +39,9 @@ def _usage_errors() -> Iterator[None]:
     except CudaGainsError as error:
         raise pytest.UsageError(str(error)) from None
     except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
         raise pytest.UsageError(
-            f"the results cannot be written: {error.strerror}: {error.filename}; "
+            f"the results cannot be written: {error.strerror}{where}; "
             "make room there or choose another place with --results and --benchmark-json"
         ) from None
 
@@ -70,13 +51,13 @@ class Hooks:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.options = _options(config)
+        self.options = Options.of(config)
         self.target = Target(self.options.device, self.options.require_gpu)
         self.active = False  # whether this session measures
         self._ours = False  # whether there were benchmarks among what was collected
         self._json_written = False
         self._cleaner = Cleaner()
-        self._tracebacks: list[Any] = []
+        self._errors: list[BaseException] = []
 
     @cached_property
     def run(self) -> "Run":
@@ -132,9 +113,11 @@ class Hooks:
         return (yield)
 
     def _refuse(self) -> None:
-        if "PYTEST_XDIST_WORKER" in os.environ:  # of a pytest around this one: pytest-benchmark is off
+        get = self.config.getoption
+        disabled = get("benchmark_disable", False) and not get("benchmark_enable", False)
+        if self.options.json and "PYTEST_XDIST_WORKER" in os.environ:  # of a pytest around this one
             raise UsageError(_WITH_XDIST)
-        if self.config.getoption("benchmark_disable", False) and self.options.json:
+        if self.options.json and disabled:
             raise UsageError("--benchmark-disable measures nothing for --benchmark-json; give one of them")
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") and self.options.device != CPU:
             raise UsageError(
@@ -162,9 +145,7 @@ class Hooks:
                 yield f"cuda-gains: {others} other processes compute on this GPU and may disturb the times"
             return
         yield f"cuda-gains: device cpu, {what}, {how}"
-        need = Counter(selection.family(item) for item in cases if selection.needs_gpu(item))
-        of = Counter(map(selection.family, cases))
-        families = ", ".join(f"{name} ({n} of {of[name]} cases)" for name, n in need.items())
+        families = selection.needing_gpu(cases)
         yield f"cuda-gains: no GPU: {target.detected.reason}"
         if families:
             yield f"cuda-gains: skipped, because they measure the GPU itself: {families}"
@@ -194,7 +175,7 @@ class Hooks:
             raise
         with self._writing():
             self.run.finish()
-        self._forget_tracebacks()
+        ending.forget(self._errors)
         self._cleaner.after_case(nextitem is None or nextitem.path != item.path)
         return result
 
@@ -244,29 +225,16 @@ class Hooks:
         return report
 
     def _note_end(self, item: pytest.Item, error: BaseException, when: str) -> None:
-        from bench_lib.session import reason_of, status_of
-
         flight = self.run.current
         if flight is None:
             return
-        self._tracebacks.append(error)
-        status = status_of(error)
-        flight.end(status, reason_of(error) if when != "teardown" else f"at teardown: {reason_of(error)}")
+        self._errors.append(error)
+        status, reason = ending.status_of(error), ending.reason_of(error)
+        flight.end(status, f"at teardown: {reason}" if when == "teardown" else reason)
         sticky = str(error) if isinstance(error, CudaError) and error.sticky else self.target.dead()
         if sticky:
             self.run.dead = sticky
             item.session.shouldfail = f"the CUDA context is dead ({sticky}); nothing more can be measured"
-
-    def _forget_tracebacks(self) -> None:
-        """What a failed case's frames hold must not stay: tensors would be pinned by them."""
-        for error in self._tracebacks:
-            while error is not None:
-                traceback.clear_frames(error.__traceback__)
-                error = error.__cause__ or error.__context__
-        self._tracebacks.clear()
-        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
-            if hasattr(sys, name):
-                delattr(sys, name)
 
     # --- the end
 
@@ -323,4 +291,6 @@ class Hooks:
         terminalreporter.section("cuda-gains")
         for (status, reason), n in Counter(self.run.statuses.values()).items():
             terminalreporter.write_line(f"{n} {status}{f': {reason}' if reason else ''}")
+        if (n := len(self.run.statuses)) < self.run.expected:
+            terminalreporter.write_line(f"incomplete: {n} of {self.run.expected} cases were measured")
         terminalreporter.write_line(f"run {self.run.task.run_id} in {self.options.folder.path}")

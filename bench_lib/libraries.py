@@ -49,8 +49,9 @@ def mapped(maps: Path = MAPS) -> dict[str, tuple[Path, ...]]:
     except OSError:
         return {}
     files = sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line and " /" in line})
-    found = {name: tuple(Path(f) for f in files if p.match(Path(f).name)) for name, p in _NAMES.items()}
-    return {name: paths for name, paths in found.items() if paths}
+    named = [(file, file.rpartition("/")[2]) for file in files]
+    found = {c: tuple(Path(f) for f, name in named if p.match(name)) for c, p in _NAMES.items()}
+    return {component: paths for component, paths in found.items() if paths}
 
 
 def belonging(component: str, paths: Iterable[Path], stack: StackEntry) -> list[Path]:

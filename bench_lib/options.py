@@ -2,9 +2,12 @@
 
 import json
 import os
+import shlex
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
@@ -51,6 +54,24 @@ class Options:
     wheels: Path | None = None
     json: Path | None = None
     command: str = ""
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Options":
+        """The options of a pytest session."""
+        get = config.getoption
+        return cls(
+            device=get("device"),
+            require_gpu=get("require_gpu"),
+            families=tuple(get("family") or ()),
+            quick=get("quick"),
+            full=get("full"),
+            campaign=get("campaign"),
+            stack=get("stack"),
+            results=get("results"),
+            wheels=get("wheels"),
+            json=get("benchmark_json", None),
+            command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
+        )
 
     @property
     def policy(self) -> Policy:

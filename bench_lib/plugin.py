@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files of families that are not asked for: collecting them costs a second."""
     asked = tuple(config.getoption("family") or ())
-    return families.is_other(collection_path, asked) or None
+    return (bool(asked) and families.is_other(collection_path, asked)) or None
 
 
 def _hooks(request: pytest.FixtureRequest) -> Hooks:

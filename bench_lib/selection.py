@@ -7,6 +7,7 @@ its function the op, its parameters the rest.
 import difflib
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,6 +39,13 @@ def is_case(item: pytest.Item) -> bool:
 def needs_gpu(item: pytest.Item) -> bool:
     """Whether the item asks for the GPU by name."""
     return GPU_FIXTURE in getattr(item, "fixturenames", ())
+
+
+def needing_gpu(items: Sequence[pytest.Item]) -> str:
+    """The families of items that ask for the GPU by name, and how many of their cases do."""
+    need = Counter(family(item) for item in items if needs_gpu(item))
+    of = Counter(map(family, items))
+    return ", ".join(f"{name} ({n} of {of[name]} cases)" for name, n in need.items())
 
 
 def family(item: pytest.Item) -> str:

@@ -11,18 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bench_lib import bench_json, journal, libraries, probe, stacks
 from bench_lib.bench import Bench, Conditions
 from bench_lib.errors import (
-    CaseTimeout,
-    CudaError,
-    CudaGainsError,
-    NotApplicable,
-    Unavailable,
     UsageError,
-    WrongResult,
 )
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.options import Options, Task
@@ -30,36 +22,7 @@ from bench_lib.stacks import StackEntry
 from bench_lib.target import Target
 from bench_lib.telemetry import host_clock_resolution, involuntary_switches, steal_seconds
 
-_REASON_LENGTH = 500
 _LEAST_FREE_NBYTES = 16 << 20
-
-
-def status_of(error: BaseException) -> Status:
-    """How a case ended that raised this."""
-    for kind, status in _STATUS.items():
-        if isinstance(error, kind):
-            return status
-    # torch and CuPy each have a class of that name, and neither needs to be imported here.
-    out = any(c.__name__ == "OutOfMemoryError" for c in type(error).__mro__)
-    out |= isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
-    return Status.OUT_OF_MEMORY if out else Status.FAILED
-
-
-def reason_of(error: BaseException) -> str:
-    """Why, in one line."""
-    text = (str(getattr(error, "msg", None) or error).strip().splitlines() or [""])[0]
-    named = isinstance(error, CudaGainsError | pytest.skip.Exception | pytest.fail.Exception) and text
-    return (text if named else f"{type(error).__name__}: {text}".removesuffix(": "))[:_REASON_LENGTH]
-
-
-_STATUS: dict[type[BaseException], Status] = {
-    NotApplicable: Status.NOT_APPLICABLE,
-    Unavailable: Status.SKIPPED,
-    pytest.skip.Exception: Status.SKIPPED,
-    WrongResult: Status.WRONG_RESULT,
-    CaseTimeout: Status.TIMEOUT,
-    MemoryError: Status.OUT_OF_MEMORY,
-}
 
 
 @dataclass
@@ -114,7 +77,7 @@ class Run:
         self.statuses: dict[str, tuple[Status, str]] = {}  # by node id, in the order measured
         self.broken = ""  # why nothing more can be written
         self.dead = ""  # why the CUDA context cannot be used any more
-        self._expected = 0
+        self.expected = 0
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
         self._summary = bench_json.summary(None, ())
@@ -147,32 +110,39 @@ class Run:
 
         Raises UsageError, Refused, or OSError.
         """
-        folder, stack = self.options.folder, self.stack
+        folder, _ = self.options.folder, self.stack  # both may be wrong names
         if self.options.wheels is not None and not self.options.wheels.is_dir():
             raise UsageError(f"--wheels {self.options.wheels} is not a folder; name the one with the wheels")
         self.target.check()
         self.target.lock()
         if self.options.json is not None:
             bench_json.begin(self.options.json)
-        self._expected = expected
-        self._journal = journal.Journal(folder.journal(self.task.run_id))
+        self.expected = expected
+        folder.path.mkdir(parents=True, exist_ok=True)
         _check_room(folder.path)
-        task = self.task
-        info = RunInfo(
+        self._journal = journal.Journal(folder.journal(self.task.run_id))
+        try:
+            self._journal.run(self._info(), probe.suite_commit())
+            self._identify({})
+        except OSError:
+            self._discard()
+            raise
+
+    def _info(self) -> RunInfo:
+        task, options = self.task, self.options
+        return RunInfo(
             run_id=task.run_id,
-            campaign=folder.name,
-            stack=stack.name,
-            arm=task.arm or stack.name,
+            campaign=options.campaign,
+            stack=self.stack.name,
+            arm=task.arm or self.stack.name,
             round=task.round,
             position=task.position,
             device=self.target.device,
-            policy=self.options.policy.name,
+            policy=options.policy.name,
             seed=task.seed,
-            command=self.options.command,
+            command=options.command,
             started_at=time.time(),
         )
-        self._journal.run(info, probe.suite_commit())
-        self._identify({})
 
     def start(self, case: Case, nodeid: str, margin: float, budget_seconds: float) -> None:
         """A case begins."""
@@ -221,11 +191,11 @@ class Run:
         path = self.options.folder.journal(self.task.run_id)
         if self._journal is not None:
             self._identify(self._quantities())
-            if len(self.statuses) == self._expected:
+            if len(self.statuses) == self.expected:
                 self._journal.end(exit_code)
             self._close()
         if not self.statuses:
-            path.unlink(missing_ok=True)  # no case: no clutter
+            self._discard()  # no case: no clutter
             return
         tables = journal.rows(journal.read(path))
         self._summary = bench_json.summary(tables["runs"][0], tables["cases"])
@@ -250,6 +220,10 @@ class Run:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+    def _discard(self) -> None:
+        self._close()
+        self.options.folder.journal(self.task.run_id).unlink(missing_ok=True)
 
     def _identify(self, quantities: dict[str, float]) -> None:
         self._loaded = libraries.mapped()

@@ -29,7 +29,7 @@ MEASURING = [
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
     # pytest
-    "families", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
+    "families", "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
 ]
 JOIN = ["schedule", "plan", "guard", "progress", "watch", "merge", "campaign"]
 READING = [

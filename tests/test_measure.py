@@ -108,6 +108,8 @@ def test_a_case_over_its_own_budget_times_out():
     clock = Clock()
     with pytest.raises(CaseTimeout, match=r"budget of 4 s with 2 samples"):
         run(Stepping(clock, 2.5), clock, NO_WARMUP, budget_seconds=4.0)
+    with pytest.raises(CaseTimeout, match=r"budget of 4 s with 1 samples"):
+        run(Stepping(clock, 2.5), clock, NO_WARMUP, budget_seconds=4.0, spent_seconds=2.0)
 
 
 def test_a_warm_up_over_the_budget_times_out_too():

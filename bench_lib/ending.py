@@ -1,0 +1,59 @@
+"""How a case ended, from what it raised; and letting go of that."""
+
+import sys
+import traceback
+
+import pytest
+
+from bench_lib.errors import (
+    CaseTimeout,
+    CudaError,
+    CudaGainsError,
+    NotApplicable,
+    Unavailable,
+    WrongResult,
+)
+from bench_lib.model import Status
+
+_REASON_LENGTH = 500
+
+
+def status_of(error: BaseException) -> Status:
+    """How a case ended that raised this."""
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            return status
+    # torch and CuPy each have a class of that name, and neither needs to be imported here.
+    out = any(c.__name__ == "OutOfMemoryError" for c in type(error).__mro__)
+    out |= isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
+    return Status.OUT_OF_MEMORY if out else Status.FAILED
+
+
+def reason_of(error: BaseException) -> str:
+    """Why, in one line."""
+    text = (str(getattr(error, "msg", None) or error).strip().splitlines() or [""])[0]
+    named = isinstance(error, CudaGainsError | pytest.skip.Exception | pytest.fail.Exception) and text
+    return (text if named else f"{type(error).__name__}: {text}".removesuffix(": "))[:_REASON_LENGTH]
+
+
+_STATUS: dict[type[BaseException], Status] = {
+    NotApplicable: Status.NOT_APPLICABLE,
+    Unavailable: Status.SKIPPED,
+    pytest.skip.Exception: Status.SKIPPED,
+    WrongResult: Status.WRONG_RESULT,
+    CaseTimeout: Status.TIMEOUT,
+    MemoryError: Status.OUT_OF_MEMORY,
+}
+
+
+def forget(errors: list[BaseException]) -> None:
+    """Let go of what the frames of failed cases hold: tensors would be pinned by them."""
+    for first in errors:
+        error: BaseException | None = first
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+    errors.clear()
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest sets them for pdb
+        if hasattr(sys, name):
+            delattr(sys, name)
