@@ -106,7 +106,8 @@ class Hooks:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Begin the run before the first case, if there is one."""
         cases = [item for item in session.items if selection.is_case(item)]
-        if cases and not self.config.getoption("collectonly"):
+        looking = self.config.getoption("collectonly") or self.config.getoption("setuponly", False)
+        if cases and not looking:
             with _usage_errors():
                 self._refuse()
                 self._begin(cases)

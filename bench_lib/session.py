@@ -159,7 +159,8 @@ class Run:
 
     def bench(self) -> Bench:
         """The `bench` of the case in flight."""
-        assert self.current is not None
+        if self.current is None:
+            raise UsageError("nothing is measured in this session, so there is no case to measure")
         self.current.bench = Bench(
             self.current.measurement.case, self.current.budget_seconds, self.conditions
         )

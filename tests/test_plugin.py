@@ -391,7 +391,7 @@ def bench_bare(bench, n):
     assert float(line.split()[1]) < 0.030
 
 
-@pytest.mark.parametrize("item", ["--collect-only", "--help"])
+@pytest.mark.parametrize("item", ["--collect-only", "--help", "--fixtures", "--setup-plan"])
 def test_looking_imports_no_torch_and_writes_nothing(runs: Runs, item):
     runs.write(THREE)
     (runs.path / "conftest.py").write_text(
