@@ -38,6 +38,12 @@ class Format(StrEnum):
     MD = "md"
 
 
+class Chart(StrEnum):
+    """A chart of whole campaigns, drawn by `chart`."""
+
+    LAUNCH_BY_RUNTIME = "launch-by-runtime"
+
+
 class FailOn(StrEnum):
     """A change that makes `compare` exit with 1."""
 
@@ -180,6 +186,26 @@ def report(
 
     comparison, data = _compared(sides, campaign, results, contrast)
     typer.echo(reports.write_folder(comparison, data, out))
+
+
+@app.command()
+def chart(
+    name: Annotated[Chart, typer.Argument(help="Which chart.")],
+    campaign: Annotated[
+        list[str], typer.Option("--campaign", metavar="NAME", help="A campaign to draw; repeat it for more.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write.")] = Path(
+        "report"
+    ),
+    results: Results = Path("results"),
+) -> None:
+    """Draw a chart of whole campaigns as PNG and SVG."""
+    from bench_lib import canvas, charts, store
+
+    figure = charts.launch_by_runtime(store.load(results, campaign))
+    out.mkdir(parents=True, exist_ok=True)
+    for path in canvas.save(figure, out, name):
+        typer.echo(path)
 
 
 def _compared(

@@ -1,0 +1,93 @@
+"""The command `cuda-gains`: its exit codes and its sentences, in real processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import SyntheticCase, write_campaign
+
+from bench_lib import __version__
+from bench_lib.model import Case
+
+
+def cuda_gains(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from bench_lib.cli import main; sys.argv[0] = 'cuda-gains'; main()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Campaign `c`: stack `b` is 20 % slower than `a` in one of two cases."""
+    folder = tmp_path_factory.mktemp("results")
+    slow, alike = Case("launch", "slow"), Case("launch", "alike")
+    cases = [SyntheticCase(slow, scale={"b": 1.2}), SyntheticCase(alike)]
+    write_campaign(folder, "c", {"a": 1.0, "b": 1.0}, rounds=8, measured=cases)
+    return folder
+
+
+def test_version_and_help_load_nothing_heavy():
+    done = cuda_gains("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, f"cuda-gains {__version__}")
+    code = (
+        "import sys; from bench_lib.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numba', 'pandas', 'scipy', 'duckdb', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_compare_prints_what_changed(results):
+    done = cuda_gains("compare", "a", "b", "--campaign", "c", "--results", results)
+    assert done.returncode == 0, done.stderr
+    assert "2 cases: 0 faster, 1 slower, 1 same" in done.stdout
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("slower", 1), ("faster", 0)])
+def test_fail_on_decides_the_exit_code(results, fail_on, code):
+    done = cuda_gains("compare", "a", "b", "--campaign", "c", "--results", results, "--fail-on", fail_on)
+    assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize("output", ["json", "csv", "md"])
+def test_compare_for_machines(results, output):
+    done = cuda_gains("compare", "a", "b", "--campaign", "c", "--results", results, "--format", output)
+    assert done.returncode == 0, done.stderr
+    assert "launch/slow" in done.stdout
+    if output == "json":
+        assert json.loads(done.stdout)["baseline"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("compare", "a"), "needs two sides, 1 given"),
+        (("compare", "a", "x", "--campaign", "c"), "no stack or arm 'x'"),
+        (("compare", "--contrast", "runtime", "--campaign", "c"), "is not PARAMETER=BASELINE:CANDIDATE"),
+        (("compare", "a", "b", "--contrast", "p=1:2"), "name one or none"),
+        (("compare", "a", "b", "--campaign", "../c"), "characters that a folder name should not have"),
+        (("report", "a", "b", "--campaign", "nothing"), "nothing"),
+        (("merge", "nothing"), "nothing"),
+        (("run", "--stack", "cudart-99", "--rounds", "1"), "cudart-99"),
+        (("stacks", "create", "nonesuch"), "nonesuch"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_code_2(results, arguments, sentence):
+    options = [] if arguments[0] == "stacks" else ["--results", results]
+    done = cuda_gains(*arguments, *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_report_and_chart_write_their_files(results, tmp_path):
+    done = cuda_gains("report", "a", "b", "--campaign", "c", "--results", results, "-o", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r/report.md").exists()
+    done = cuda_gains("chart", "launch-by-runtime", "--campaign", "c", "--results", results, "-o", tmp_path)
+    assert done.returncode == 2  # there is no runtime to draw
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,26 @@
+"""Families read from the text of benchmark files, and files that need not be collected."""
+
+import pytest
+
+from bench_lib import families
+
+
+@pytest.fixture
+def folder(tmp_path):
+    families.declared.cache_clear()
+    (tmp_path / "bench_a.py").write_text('"""One."""\nFAMILY = "a"\nraise SystemExit("imported")\n')
+    (tmp_path / "bench_b.py").write_text("FAMILY = 'b'\n")
+    (tmp_path / "bench_none.py").write_text("x = 1\n")
+    return tmp_path
+
+
+def test_declared(folder):
+    assert families.declared(folder) == {folder / "bench_a.py": "a", folder / "bench_b.py": "b"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "left_out"),
+    [((), set()), (("a",), {"bench_b.py"}), (("a", "b"), set()), (("a", "nonesuch"), set())],
+)
+def test_a_file_is_left_out_only_when_all_that_is_asked_for_is_there(folder, asked, left_out):
+    assert {path.name for path in folder.iterdir() if families.is_other(path, asked)} == left_out
