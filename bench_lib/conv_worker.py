@@ -4,6 +4,7 @@ Torch remembers the plan of a convolution whatever the tuning is set to later (s
 each tuning has its own process. None of these ever profiles.
 """
 
+import importlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -86,8 +87,7 @@ class TimingWorker:
     """One tuning on one device."""
 
     def __init__(self, tuning: Tuning, device: str) -> None:
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         self._torch, self._device, self._gpu = torch, device, None
         self._for_life = ExitStack()
         self._facts: Mapping[str, str] = {}

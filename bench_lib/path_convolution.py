@@ -55,8 +55,11 @@ class PathConvolution:
         arrays: tuple[Array, Array],
         precision: Precision,
         layout: str,
+        synchronize: Callable[[], object],
     ) -> None:
+        """`arrays` are those of `numbers`; `synchronize` waits for copies and for cuDNN's stream."""
         self.shape: Shape = shape(name)
+        self._synchronize = synchronize
         self.precision = precision
         self._memory, self._channels_last = memory, layout == "channels_last"
         self._dtype = np.dtype(np.float16 if precision is Precision.FP16 else np.float32)
@@ -90,7 +93,9 @@ class PathConvolution:
         images = sorted({0, self._batch - 1})
         for number in images:  # NaN, so that what stood there before cannot pass for a result
             self._memory.upload(self._place_of(number), b"\xff" * self._image_nbytes)
+        self._synchronize()
         self.run()
+        self._synchronize()
         got = np.stack([self._image(number) for number in images])
         points, want = self._expected(images)
         error = np.abs(got.astype(np.float64)[tuple(points.T)] - want).max() / np.sqrt(np.mean(want**2))

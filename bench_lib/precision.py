@@ -161,15 +161,9 @@ class _Flags:
 
 
 def _has_older(torch: Any) -> bool:
-    return hasattr(torch, "set_float32_matmul_precision") and _is_there(torch.backends.cudnn, "allow_tf32")
-
-
-def _is_there(owner: Any, name: str) -> bool:
-    """Whether the attribute exists; the older flag raises when read after mixing, and is there."""
-    try:
-        return hasattr(owner, name)
-    except RuntimeError:
-        return True
+    """Whether the older flags exist; the one of cuDNN raises when read after mixing, and is there."""
+    there = _quiet(lambda: hasattr(torch.backends.cudnn, "allow_tf32"))
+    return hasattr(torch, "set_float32_matmul_precision") and there is not False
 
 
 def _quiet(call: Any) -> Any:

@@ -92,9 +92,12 @@ def case_of(item: pytest.Item) -> Case:
 
 
 def params_of(item: pytest.Item) -> dict[str, Scalar]:
-    """The parameters of an item by name."""
+    """The parameters of an item by name, without an underscore at its end.
+
+    The underscore keeps a parameter apart from a fixture of its name: `benchmark_` is `benchmark`.
+    """
     callspec = getattr(item, "callspec", None)
-    return {} if callspec is None else dict(callspec.params)
+    return {} if callspec is None else {n.removesuffix("_"): v for n, v in callspec.params.items()}
 
 
 def select(

@@ -25,7 +25,7 @@ MEASURING = [
     "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains",
     "param_swap", "allocation",
     "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "cudnn", "path_convolution",
-    "worker", "conv_worker", "kernel_names",
+    "worker", "conv_worker", "kernel_names", "tuned_workers",
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
     # pytest
