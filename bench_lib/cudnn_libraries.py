@@ -54,7 +54,7 @@ def locate_cudnn(stack: StackEntry) -> CudnnLibraries:
         folders = [
             f for place in places for part in ("cublas", "cuda_nvrtc", "cu[0-9]*") for f in _lib(place, part)
         ]
-        return CudnnLibraries(found[-1], tuple(dict.fromkeys(folders)))
+        return CudnnLibraries(found[0], tuple(dict.fromkeys(folders)))
     known = _ldconfig()
     if cudnn := [path for path in known if path.name.startswith("libcudnn.so.")]:
         return CudnnLibraries(cudnn[0], tuple(dict.fromkeys(path.parent for path in known)))
