@@ -9,7 +9,7 @@ from bench_lib.conv_worker import Key
 from bench_lib.convolutions import Convolution
 from bench_lib.cudnn import Cudnn
 from bench_lib.cudnn_libraries import locate_cudnn
-from bench_lib.gpu import Gpu
+from bench_lib.gpu import Gpu, detect
 from bench_lib.model import QUICK_POLICY
 from bench_lib.path_convolution import PathConvolution, numbers
 from bench_lib.precision import Precision, autocast, check_supported, in_precision
@@ -27,8 +27,14 @@ KEY = Key("3x3-64-64-56", BATCH, Precision.TF32, "nchw", "forward", "cuda")
 NAMES = ["3x3-64-64-56", "1x1-64-256-56", "3x3-256-256-28-depthwise", CONV3D]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def real_gpu() -> None:
+    if not (found := detect()).available:
+        pytest.skip(f"needs a GPU: {found.reason}")
+
+
 @pytest.fixture(scope="module")
-def gpu():
+def gpu(real_gpu):
     opened = Gpu.open()
     with torch.cuda.stream(torch.cuda.ExternalStream(opened.stream)):
         yield opened
