@@ -4,7 +4,7 @@ Each of them would compare eager with eager, or time the compiler. torch is hand
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,30 +87,44 @@ def check_compiled(done: Counts, execution: str) -> None:
 def forget(torch: Any) -> None:
     """Drop what was compiled in this process; what is on disk stays.
 
-    Models of one class share their compiled code's list, and a second batch size in it would be
-    a recompilation.
+    Models of one class share one list of compiled code, and a second batch size in it would be a
+    recompilation.
     """
-    torch.compiler.reset() if hasattr(torch.compiler, "reset") else torch._dynamo.reset()
+    public = getattr(getattr(torch, "compiler", None), "reset", None)  # from 2.1 on
+    if public is not None:
+        public()
+        return
+    import torch._dynamo as dynamo
+
+    dynamo.reset()
 
 
 @contextmanager
 def no_recompiles(torch: Any) -> Iterator[None]:
     """Inside, a recompilation is an error and never a silent fall back to eager."""
+    before = count(torch)
     try:
         with _stance(torch):
             yield
     except RuntimeError as error:
         if "recompil" not in str(error).lower():
             raise
-        why = str(error).strip().splitlines()[-1].strip(" -")
-        raise CudaGainsError(
-            f"a compiled model was compiled again after its warm-up ({why}); inputs and flags must stay"
-        ) from None
+        raise _again(str(error).strip().splitlines()[-1].strip(" -")) from None
+    if more := count(torch).since(before).graphs:
+        raise _again(f"{more} more graphs")
 
 
-def _stance(torch: Any) -> Any:
-    if hasattr(torch.compiler, "set_stance"):  # from 2.6 on
-        return torch.compiler.set_stance("fail_on_recompile")
+def _again(why: str) -> CudaGainsError:
+    return CudaGainsError(
+        f"a compiled model was compiled again after its warm-up ({why}); inputs and flags must stay"
+    )
+
+
+def _stance(torch: Any) -> AbstractContextManager[Any]:
+    """Let the compiler itself refuse, as far as this torch can: from 2.6 on, and a little before."""
+    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    if stance is not None:
+        return stance("fail_on_recompile")  # type: ignore[no-any-return]
     from torch._dynamo import config
 
-    return config.patch(error_on_recompile=True)
+    return config.patch(error_on_recompile=True) if hasattr(config, "error_on_recompile") else nullcontext()

@@ -65,11 +65,10 @@ def _measure(
             parts = {name: one.arm.parts for name, one in made.items()}
             series = in_turns(parts, clock, policy, setup.name, seed, timing, telemetry)
     for name, by_metric in series.items():
-        facts = {**effect.facts(), **made[name].facts}
-        errors = {f"{what}_relative_error": error for what, error in made[name].errors.items()}
+        errors = {f"relative_error.{what}": f"{error:.3g}" for what, error in made[name].errors.items()}
+        facts = {**effect.facts(), **made[name].facts, **errors}
         outcomes[name] = {
-            metric: replace(one, facts=facts, quantities=errors, warnings=tuple(said))
-            for metric, one in by_metric.items()
+            metric: replace(one, facts=facts, warnings=tuple(said)) for metric, one in by_metric.items()
         }
     return outcomes
 

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from bench_lib import compile_children
@@ -16,6 +18,8 @@ from bench_lib.precision import Precision
 from bench_lib.training import Setup
 from bench_lib.turns import HostClock
 
+ROOT = Path(__file__).parents[1]
+FILE = "benchmarks/bench_compile_resnet50.py"
 INFER = Setup("bottleneck", "infer", 4, Precision.FP32, "channels_last")
 TRAIN = Setup("bottleneck", "train", 4, Precision.FP32, "channels_last")
 POLICY = Policy("test", samples=8, budget_seconds=5.0, min_samples=5, max_warmup_seconds=0.2)
@@ -66,8 +70,67 @@ def test_the_compiled_stage_agrees_with_eager_and_is_measured_in_turns(cold, cac
     assert len(eager.seconds) == len(compiled.seconds) >= 5
     assert eager.turns == compiled.turns
     assert compiled.facts["compile.graphs"] == "1"
-    assert int(compiled.facts["compile.cache"].split()[0]) > 0
-    assert compiled.quantities["output_relative_error"] < 1e-4
+    assert float(compiled.facts["relative_error.output"]) < 1e-4
+
+
+def bench(results, *options, **variables):
+    """Statuses, and what was stored of the cases that are ok, of a run of the benchmark file."""
+    command = [sys.executable, "-m", "pytest", FILE, "--device", "cpu", "--results", str(results), *options]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        timeout=300,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
+    rows = pq.read_table(results / "local" / "cases").to_pylist()
+    return rows, pq.read_table(results / "local" / "samples").to_pylist()
+
+
+def test_quick_on_the_cpu_measures_inference_of_a_stage_in_turns(cold, caches, tmp_path):
+    rows, samples = bench(tmp_path, "--quick", **cache_environment(caches))
+    by_status = {}
+    for row in rows:
+        by_status.setdefault(row["status"], []).append(row)
+    assert set(by_status) == {"ok", "not-applicable"}
+    assert {json.loads(row["params"])["execution"] for row in by_status["ok"]} == {"eager", "compiled"}
+    assert {row["turns"] for row in by_status["ok"]} == {INFER.name}
+    assert {row["margin"] for row in by_status["ok"]} == {0.02}
+    facts = [dict(row["facts"]) for row in by_status["ok"]]
+    assert {fact["compile.cache"].split()[0] for fact in facts} == {"0", str(cold.cache_misses)}
+    assert len({sum(s["case_id"] == row["case_id"] for s in samples) for row in by_status["ok"]}) == 1
+    assert all("a GPU's case" in row["reason"] for row in by_status["not-applicable"])
+
+
+@pytest.mark.slow
+def test_first_steps_store_what_compiling_costs(torch, tmp_path):
+    rows, _ = bench(tmp_path, "--full", "-k", "bottleneck and infer", **cache_environment(tmp_path))
+    found = {(p["execution"], p["metric"]): row for row in rows if (p := json.loads(row["params"]))}
+    assert {row["status"] for row in rows} == {"ok"}
+    cold, warm = found["compiled", "first_cold"], found["compiled", "first_warm"]
+    assert cold["margin"] == warm["margin"] == 0.10
+    assert dict(cold["quantities"])["compile_seconds"] > dict(warm["quantities"])["compile_seconds"] > 0
+    assert ("payback_steps" in dict(cold["quantities"])) != ("payback" in dict(cold["facts"]))
+
+
+@pytest.mark.parametrize(("options", "n"), [(["--quick"], "12/"), ([], "35/"), (["--full"], "513 ")])
+def test_how_many_cases_there_are(options, n):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        FILE,
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip().splitlines()[-1].startswith(n)
 
 
 @pytest.mark.slow
@@ -76,7 +139,7 @@ def test_a_compiled_training_step_agrees_and_has_its_parts(torch, tmp_path, monk
         monkeypatch.setenv(name, folder)
     found = measure(TRAIN, ["eager", "compiled"], "cpu", HostClock(), POLICY)
     assert set(found["compiled"]) == {"step", "forward", "backward", "optimizer"}
-    assert found["compiled"]["step"].quantities["gradient_relative_error"] < 0.01
+    assert float(found["compiled"]["step"].facts["relative_error.gradient"]) < 0.01
 
 
 @pytest.mark.slow

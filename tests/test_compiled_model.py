@@ -1,5 +1,6 @@
 """torch.compile's silent ways out are errors; dynamo is the real one, on models of one layer."""
 
+import contextlib
 import warnings
 
 import pytest
@@ -33,7 +34,7 @@ def traced(model, **options):
 
 class Talkative(torch.nn.Module):
     def forward(self, x):
-        print("a graph cannot do this")  # noqa: T201
+        print("a graph cannot do this")
         return x + 1
 
 
@@ -98,6 +99,14 @@ def test_without_a_stance_dynamo_itself_is_told(monkeypatch):
     model(torch.ones(2, 4))
     with pytest.raises(CudaGainsError, match="compiled again"), no_recompiles(torch):
         model(torch.ones(3, 4))
+
+
+def test_a_torch_that_cannot_refuse_is_counted(monkeypatch):
+    monkeypatch.setattr("bench_lib.compiled_model._stance", lambda torch: contextlib.nullcontext())
+    graphs = iter([3, 4])
+    monkeypatch.setattr("bench_lib.compiled_model.count", lambda torch: Counts(graphs=next(graphs)))
+    with pytest.raises(CudaGainsError, match="1 more graphs"), no_recompiles(torch):
+        pass
 
 
 def test_forgetting_makes_room_for_another_batch():

@@ -59,7 +59,7 @@ def test_a_case_carries_what_it_ran_in_and_how_far_from_fp32_it_is():
     assert step.facts["precision.autocast"] == "bfloat16"
     assert step.facts["precision.convolution"] == "ieee"
     assert step.facts["compile.graphs"] == "0"
-    assert 1e-4 < step.quantities["output_relative_error"] < 0.05
+    assert 1e-4 < float(step.facts["relative_error.output"]) < 0.05
 
 
 def test_training_gives_its_parts():
