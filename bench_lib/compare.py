@@ -5,6 +5,7 @@ import pandas as pd
 from bench_lib.contrast import contrast as contrast
 from bench_lib.differences import attribution, differences
 from bench_lib.errors import UsageError
+from bench_lib.implementations import bits, explained
 from bench_lib.matching import match
 from bench_lib.model import Comparison
 from bench_lib.replicates import replicates
@@ -41,14 +42,14 @@ def compare(a: Side, b: Side) -> Comparison:
         attribution=attribution(found),
         canaries=groups.canaries,
         canaries_moved=bool(groups.moved),
-        cases=groups.cases,
+        cases=explained(groups.cases, a.data.cases, b.data.cases),
         quantities=groups.quantities,
         left_out=(
             *dict.fromkeys([*a.data.skipped, *b.data.skipped]),
             *(alone if pairing is Pairing.ROUNDS else ()),
             *matched.left_out,
         ),
-        notes=(*_canary_notes(groups), *_notes(a, b, pairing)),
+        notes=(*_canary_notes(groups), *_notes(a, b, pairing), *bits(a.data.cases, b.data.cases)),
     )
 
 

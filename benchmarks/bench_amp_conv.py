@@ -16,9 +16,10 @@ import pytest
 
 from bench_lib.precision import Precision
 from bench_lib.shapes import CONV3D, DIRECTIONS, LAYOUTS, RESNET50
+from bench_lib.tuning import Tuning, in_tuning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from bench_lib.convolutions import Convolution
@@ -48,6 +49,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def capability(request: pytest.FixtureRequest, on_gpu: bool) -> tuple[int, int] | None:
     """The GPU's compute capability, None on the CPU."""
     return request.getfixturevalue("gpu").context.compute_capability if on_gpu else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def heuristic(torch, on_gpu: bool) -> Iterator[None]:
+    """cuDNN chooses by its heuristic in all cases here."""
+    if not on_gpu:
+        yield
+        return
+    with in_tuning(torch, Tuning.OFF):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""What facts of cases add to their changes: which implementation ran, and where a choice went wrong.
+
+A convolution is measured with `benchmark` off (cuDNN's heuristic chooses) and on (what was tried and
+was fastest). When only the first moved, the choice is to blame; when both did, the kernels are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from bench_lib.model import Case, CaseChange, Change, Status
+
+_IMPLEMENTATION = ("kernels", "algorithm")  # the facts that name what ran
+_CHECKSUM = "checksum"
+_PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
+_LONGEST = 90  # of a kernel's name in a reason
+
+Facts = Mapping[str, Mapping[str, Counter[str]]]  # by case and name: values and in how many runs
+
+
+def explained(
+    changes: Sequence[CaseChange], baseline: pd.DataFrame, candidate: pd.DataFrame
+) -> tuple[CaseChange, ...]:
+    """The changes, their reasons with what the facts of the two sides' cases say."""
+    a, b = _facts(baseline), _facts(candidate)
+    by_name = {row.case_id: row.change for row in changes}
+    found = []
+    for row in changes:
+        more = [*_regression(row, by_name), *_implementation(a.get(row.case_id, {}), b.get(row.case_id, {}))]
+        found.append(replace(row, reason="; ".join([row.reason, *more])))
+    return tuple(found)
+
+
+def bits(baseline: pd.DataFrame, candidate: pd.DataFrame) -> list[str]:
+    """A note: in how many of the cases checked on both sides the bits of the output differ."""
+    a, b = _facts(baseline), _facts(candidate)
+    both = [name for name in a.keys() & b.keys() if _CHECKSUM in a[name] and _CHECKSUM in b[name]]
+    if not both:
+        return []
+    differ = sum(_apart(a[name][_CHECKSUM], b[name][_CHECKSUM]) for name in both)
+    return [f"the bits of the output differ in {differ} of {len(both)} cases that were checked on both sides"]
+
+
+def _facts(cases: pd.DataFrame) -> Facts:
+    found: dict[str, dict[str, Counter[str]]] = {}
+    good = cases[cases["status"] == Status.OK]
+    for case_id, facts in good[["case_id", "facts"]].itertuples(index=False):
+        for name in (*_IMPLEMENTATION, _CHECKSUM):
+            if isinstance(facts, Mapping) and facts.get(name):
+                found.setdefault(case_id, {}).setdefault(name, Counter())[facts[name]] += 1
+    return found
+
+
+def _regression(row: CaseChange, changes: Mapping[str, Change]) -> Iterator[str]:
+    if row.change is not Change.SLOWER or row.params.get(_PARAMETER) not in (_HEURISTIC, _TRIED):
+        return
+    other = _TRIED if row.params[_PARAMETER] == _HEURISTIC else _HEURISTIC
+    there = changes.get(Case(row.family, row.op, {**row.params, _PARAMETER: other}).case_id)
+    if there is Change.SLOWER:
+        yield f"kernel regression: slower with {_PARAMETER} {_HEURISTIC} and {_TRIED}"
+    elif row.params[_PARAMETER] == _HEURISTIC and there in (Change.SAME, Change.FASTER):
+        yield f"heuristic regression: slower with {_PARAMETER}={_HEURISTIC} alone"
+
+
+def _implementation(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]) -> Iterator[str]:
+    for name in _IMPLEMENTATION:
+        if name in a and name in b and _apart(a[name], b[name]):
+            before, after = (_short(side[name].most_common(1)[0][0]) for side in (a, b))
+            yield f"implementation changed: {before} → {after}"
+
+
+def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether no run of one side says what a run of the other says: a choice may vary by itself."""
+    return not a.keys() & b.keys()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

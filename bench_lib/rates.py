@@ -1,0 +1,52 @@
+"""TFLOP/s and the share of the device's peak, derived when read from a case's FLOP and its time."""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pandas as pd
+
+from bench_lib.replicates import SECONDS, params_of, replicates
+from bench_lib.store import Data
+
+# Dense peaks in TFLOP/s from NVIDIA's data sheets: fp32, TF32, fp16 or bf16. The first name that
+# the GPU's own begins with, "NVIDIA " left out, is taken.
+_PEAKS: Mapping[str, tuple[float, float, float]] = MappingProxyType(
+    {
+        "H200": (67.0, 494.7, 989.4),
+        "H100 PCIe": (51.2, 378.0, 756.0),
+        "H100": (67.0, 494.7, 989.4),
+        "A100": (19.5, 156.0, 312.0),
+        "L40S": (91.6, 183.0, 362.0),
+        "L4": (30.3, 60.0, 121.0),
+        "Tesla V100": (15.7, math.nan, 125.0),
+        "Tesla T4": (8.1, math.nan, 65.0),
+    }
+)
+
+
+def peak_teraflops(gpu_name: str, precision: str) -> float:
+    """The device's dense peak for a precision of `bench_lib.precision`; NaN where it is not known."""
+    name = gpu_name.removeprefix("NVIDIA ")
+    peaks = next((found for known, found in _PEAKS.items() if name.startswith(known)), None)
+    if peaks is None:
+        return math.nan
+    kind = {"fp32": 0, "tf32": 1}.get(precision, 2 if precision.startswith(("fp16", "bf16")) else None)
+    return math.nan if kind is None else peaks[kind]
+
+
+def rates(data: Data) -> pd.DataFrame:
+    """A row a case that counts FLOP: its params, seconds (median over runs), `teraflops`, `share`.
+
+    `share` is of the peak of the case's precision, NaN where that is not known.
+    """
+    values = replicates(data).values
+    counted = data.cases.loc[data.cases["flop"].fillna(0) > 0, ["run_id", "case_id", "flop"]]
+    times = values[values["unit"] == SECONDS].merge(counted, on=["run_id", "case_id"])
+    keys = ["case_id", "family", "op", "params", "gpu_name"]
+    found = times.groupby(keys, as_index=False).agg(seconds=("value", "median"), flop=("flop", "first"))
+    found["precision"] = [str(params_of(text).get("precision", "")) for text in found["params"]]
+    found["teraflops"] = found["flop"] / found["seconds"] / 1e12
+    peaks = [peak_teraflops(*row) for row in found[["gpu_name", "precision"]].itertuples(index=False)]
+    found["share"] = found["teraflops"] / pd.Series(peaks, index=found.index, dtype=float)
+    return found
