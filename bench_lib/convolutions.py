@@ -11,7 +11,7 @@ from typing import Any
 
 from bench_lib.errors import WrongResult
 from bench_lib.precision import Precision, autocast
-from bench_lib.shapes import Shape, shape, tolerance
+from bench_lib.shapes import DRAWN, Shape, shape, tolerance
 from bench_lib.tuning import without_cudnn
 
 Tensor = Any
@@ -45,19 +45,22 @@ class Convolution:
         self._function = getattr(torch.nn.functional, f"conv{len(self.shape.kernel)}d")
         self.flop = self.shape.flop(batch, direction)
         generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-        self.input = self._random(generator, (batch, self.shape.c_in, *self.shape.image), 1.0)
+        self.input = self._batch(generator, (self.shape.c_in, *self.shape.image))
         fan_in = math.prod(self.shape.weight[1:])
-        self.weight = self._random(generator, self.shape.weight, fan_in**-0.5)
+        self.weight = self._placed(torch.randn(self.shape.weight, generator=generator) * fan_in**-0.5)
         self._gradient: Tensor = None
         if self._training:
-            output = (batch, self.shape.c_out, *self.shape.output)
             dtype = getattr(torch, precision.half or "float32")
-            self._gradient = self._random(generator, output, 1.0).to(dtype)
+            self._gradient = self._batch(generator, (self.shape.c_out, *self.shape.output)).to(dtype)
             self.input.requires_grad_()
             self.weight.requires_grad_()
 
-    def _random(self, generator: Any, size: tuple[int, ...], scale: float) -> Tensor:
-        numbers = self._torch.randn(size, generator=generator) * scale
+    def _batch(self, generator: Any, size: tuple[int, ...]) -> Tensor:
+        """Normal numbers for a batch: a few images drawn, and repeated (see `shapes.DRAWN`)."""
+        few = self._torch.randn((min(self.batch, DRAWN), *size), generator=generator).to(self._device)
+        return self._placed(few.repeat(-(-self.batch // len(few)), *(1,) * len(size))[: self.batch])
+
+    def _placed(self, numbers: Tensor) -> Tensor:
         return numbers.to(self._device, self.precision.dtype(self._torch)).contiguous(
             memory_format=self._format
         )

@@ -106,6 +106,7 @@ def fp32_reference(bench: Any, torch: ModuleType, make: Callable[[Precision], Co
 @pytest.mark.core(shape="3x3-64-64-56", precision=IN_TRAINING, layout="channels_last")
 @pytest.mark.full(direction="training", precision=PURE_HALF)
 @pytest.mark.full(direction="training", layout="nchw", shape=MOST_SHAPES)
+@pytest.mark.full(layout="nchw", precision=PURE_HALF)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -169,7 +170,7 @@ def steps(request, torch, on_gpu: bool, capability, bench_policy, order_seed: in
 
 @pytest.mark.budget(600)  # the case that comes first measures its whole set
 @pytest.mark.core(layout="channels_last")
-@pytest.mark.full(layout="nchw", network="bottleneck")
+@pytest.mark.full(layout="nchw")
 @pytest.mark.parametrize("metric", ["step"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def bench_train_step(

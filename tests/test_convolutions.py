@@ -82,6 +82,15 @@ def test_one_wrong_number_in_any_result_is_found(number, what, damage):
         convolution.check(run)
 
 
+@pytest.mark.parametrize("images", [1, 2, 4, 8])
+def test_an_image_mistaken_for_another_is_found(images):
+    """Images repeat in a batch, but not at a distance that a tile of images has."""
+    convolution = made(batch=16)
+    right = convolution.run
+    with pytest.raises(WrongResult, match="the output is off by"):
+        convolution.check(lambda: tuple(result.roll(images, 0) for result in right()))
+
+
 def tf32(tensor):
     """Rounded to the ten bits of mantissa that TF32 keeps."""
     return ((tensor.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
