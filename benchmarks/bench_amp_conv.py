@@ -64,6 +64,17 @@ def heuristic(torch, on_gpu: bool) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def noted_warnings(bench) -> Iterator[None]:
+    """What torch warns of (a plan of cuDNN that failed, say) is a doubt about the case, no end of it."""
+    from bench_lib.executions import kept_warnings
+
+    with kept_warnings() as said:
+        yield
+    for text in said:
+        bench.warn(text)
+
+
 @pytest.fixture(scope="module")
 def fp32_seconds() -> dict[tuple, float]:
     """Medians of the fp32 cases measured so far, by shape, layout and direction."""

@@ -76,6 +76,14 @@ def test_a_wrong_result_gets_no_timing(runs: Runs, monkeypatch):
     assert runs.json()["benchmarks"] == []
 
 
+def test_a_warning_of_torch_is_a_doubt_and_no_failure(runs: Runs, monkeypatch):
+    monkeypatch.setenv("FAULT", "warning")
+    done = runs.pytest("--device=cpu", "--quick", "-k", "bench_conv and 1x1 and fp32")
+    done.assert_outcomes(passed=1)
+    (row,) = runs.table("cases")
+    assert "Plan failed with a cudnnException" in row["warnings"]
+
+
 H100, PASCAL = (9, 0), (6, 1)
 
 

@@ -1,10 +1,11 @@
 """A pytest plugin for runs of the convolution families: the same shape names, a thousandth of the work.
 
-Named with `-p tiny_shapes` it stands before the benchmark files are read. FAULT=wrong in the
-environment plants a wrong number into every result.
+Named with `-p tiny_shapes` it stands before the benchmark files are read. In the environment,
+FAULT=wrong plants a wrong number into every result, FAULT=warning a warning into every run.
 """
 
 import os
+import warnings
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,13 +24,20 @@ for _name in ("RESNET50", "HARD", "WALK", "SHAPES"):
     _all = {name: tiny(shape) for name, shape in getattr(shapes, _name).items()}
     setattr(shapes, _name, MappingProxyType(_all))
 
-if os.environ.get("FAULT") == "wrong":
-    _run = convolutions.Convolution.run
+_run = convolutions.Convolution.run
 
-    def _wrong(self: convolutions.Convolution) -> tuple:
-        first, *others = _run(self)
-        first = first.detach().clone()
-        first[(-1,) * first.ndim] += 1
-        return (first, *others)
 
-    convolutions.Convolution.run = _wrong
+def _wrong(self: convolutions.Convolution) -> tuple:
+    first, *others = _run(self)
+    first = first.detach().clone()
+    first[(-1,) * first.ndim] += 1
+    return (first, *others)
+
+
+def _warning(self: convolutions.Convolution) -> tuple:
+    warnings.warn("Plan failed with a cudnnException", UserWarning, stacklevel=2)
+    return _run(self)
+
+
+_faults = {"wrong": _wrong, "warning": _warning}
+convolutions.Convolution.run = _faults.get(os.environ.get("FAULT", ""), _run)
