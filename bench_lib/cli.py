@@ -183,9 +183,14 @@ def report(
 ) -> None:
     """Write a comparison as Markdown with charts (PNG and SVG) into a folder."""
     from bench_lib import report as reports
+    from bench_lib import sides as all_sides
+    from bench_lib import store
 
     comparison, data = _compared(sides, campaign, results, contrast)
-    typer.echo(reports.write_folder(comparison, data, out))
+    of_a_file = any(side.endswith(".json") for side in sides or ())
+    known = not of_a_file and comparison.campaign in all_sides.campaigns(results)
+    whole = store.load(results, [comparison.campaign]) if known else None
+    typer.echo(reports.write_folder(comparison, data, out, whole))
 
 
 @app.command()

@@ -52,19 +52,20 @@ _HEAD = (
 _IDENTITY = ("stack_identity", "driver_identity", "machine_identity", "settings")
 
 
-def write_folder(comparison: Comparison, data: Data, out: Path) -> Path:
+def write_folder(comparison: Comparison, data: Data, out: Path, campaign: Data | None = None) -> Path:
     """Write the report of a comparison, of two sides or a contrast, into the folder `out`.
 
-    `data` is what was measured on both sides. Returns the path of report.md; the charts lie beside it
-    as PNG and SVG. Raises UsageError where `out` is a file.
+    `data` is what was measured on both sides, `campaign` all of the campaign they are in: the chart of
+    launch cost shows every runtime of it. Returns the path of report.md; the charts lie beside it as
+    PNG and SVG. Raises UsageError where `out` is a file.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, and a report is a folder; name another one with -o")
     title = f"{comparison.candidate} against {comparison.baseline}"
-    return write_markdown(title, sections(comparison, data), out)
+    return write_markdown(title, sections(comparison, data, campaign), out)
 
 
-def sections(comparison: Comparison, data: Data) -> list[Section]:
+def sections(comparison: Comparison, data: Data, campaign: Data | None = None) -> list[Section]:
     """The whole report in order; a section with nothing to show is left out."""
     made = (
         answer(comparison, data),
@@ -76,7 +77,7 @@ def sections(comparison: Comparison, data: Data) -> list[Section]:
         ),
         rows_section("Cases", "Sorted by effect.", comparison.cases),
         drift(comparison, data),
-        launch_cost(data),
+        launch_cost(data if campaign is None else campaign),
         rows_section(
             "Quantities", "Numbers that are not times; they are not counted above.", comparison.quantities
         ),

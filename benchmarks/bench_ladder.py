@@ -7,7 +7,7 @@ differs too; the control is the bare driver.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from bench_lib.errors import NotApplicable, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from bench_lib.gpu import Gpu
     from bench_lib.kernels import Cubin
@@ -50,9 +52,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("runtime", arms if len(versions) > 1 else ["none"])
 
 
+class Turns(NamedTuple):
+    """What was measured in turns, and through which files."""
+
+    seconds: dict[int, dict[str, NDArray[np.float64]]]  # a launch: burst -> runtime -> a value a turn
+    libraries: dict[str, dict[str, str]]  # runtime -> path and hash
+
+
 @pytest.fixture(scope="module")
-def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory):
-    """Seconds a launch, measured in turns: burst -> runtime -> array of one value a turn."""
+def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory) -> Turns:
+    """All runtimes at hand, measured in turns."""
     from bench_lib import cudart, native, stacks
     from bench_lib.launch import EMPTY, CudartApi, DriverApi, synchronize_call
 
@@ -73,12 +82,16 @@ def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_p
     launches[DRIVER] = DriverApi(cubin, gpu).launch(EMPTY)
     sync = synchronize_call(gpu)
     rng = np.random.default_rng(order_seed)
+    libraries = {
+        name: {"cudart.path": str(runtime.path), "cudart.sha256": runtime.sha256}
+        for name, runtime in runtimes.items()
+    }
     result = {}
     for burst, count in (QUICK_TURNS if bench_policy.name == "quick" else TURNS).items():
         orders = rng.permuted(np.tile(np.arange(len(launches)), (count + count // 10, 1)), axis=1)
         seconds = native.in_turns(list(launches.values()), orders, burst, sync)
         result[burst] = dict(zip(launches, seconds[:, count // 10 :], strict=True))
-    return result
+    return Turns(result, libraries)
 
 
 @pytest.mark.core
@@ -90,10 +103,11 @@ def bench_launch(bench, turns, runtime: str, burst: int, metric: str) -> None:
 
     bench.record(
         Series(
-            tuple(float(s) for s in turns[burst][runtime]),
+            tuple(float(s) for s in turns.seconds[burst][runtime]),
             timing=Timing.NATIVE,
             calls=burst,
             turns=f"ladder-{burst}",
-            warmup_calls=len(turns[burst][runtime]) // 10 * burst,
+            warmup_calls=len(turns.seconds[burst][runtime]) // 10 * burst,
+            facts=turns.libraries.get(runtime, {}),
         )
     )

@@ -42,7 +42,7 @@ def test_a_runtime_of_a_stack_is_launched_through(fake_cuda, fake_wheels, tmp_pa
 
 
 def test_the_first_launch_of_a_process_is_two_cases(fake_cuda, fake_wheels, tmp_path):
-    options = ["--stack", "cudart-11.8", "--wheels", str(fake_wheels), "-k", "bench_first"]
+    options = ["--stack", "cudart-11.8", "--wheels", str(fake_wheels), "--family", "launch", "-k", "bench_first"]
     code, output = measure(tmp_path, fake_cuda, *options)
     assert code == 0, output
     found = statuses(tmp_path)
@@ -59,6 +59,8 @@ def test_the_ladder_measures_all_runtimes_in_the_same_turns(fake_cuda, fake_whee
     assert runtimes == {"11.8", "12.4", "13.0", "11.8#2", "driver"}
     assert samples.groupby("case_id", observed=True).size().nunique() == 2  # bursts of 1 and of 100
     assert (samples["seconds"] > 0).all()
+    facts = pq.read_table(next((tmp_path / "local/cases").glob("*.parquet")))["facts"].to_pylist()
+    assert len({dict(f).get("cudart.sha256") for f in facts}) == 4  # three files and none; the null is a copy
     assert len(json.loads((tmp_path / "run.json").read_text())["benchmarks"]) == 10
 
 
