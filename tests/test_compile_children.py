@@ -27,8 +27,15 @@ POLICY = Policy("test", samples=8, budget_seconds=5.0, min_samples=5, max_warmup
 
 @pytest.fixture(scope="module")
 def torch():
+    """Here and in all children on one thread: two that wait by spinning are slow on a busy machine."""
     pytest.importorskip("torchvision")
-    return pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield torch
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
