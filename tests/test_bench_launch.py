@@ -42,7 +42,8 @@ def test_a_runtime_of_a_stack_is_launched_through(fake_cuda, fake_wheels, tmp_pa
 
 
 def test_the_first_launch_of_a_process_is_two_cases(fake_cuda, fake_wheels, tmp_path):
-    options = ["--stack", "cudart-11.8", "--wheels", str(fake_wheels), "--family", "launch", "-k", "bench_first"]
+    options = ["--stack", "cudart-11.8", "--wheels", str(fake_wheels)]
+    options += ["--family", "launch", "-k", "bench_first"]
     code, output = measure(tmp_path, fake_cuda, *options)
     assert code == 0, output
     found = statuses(tmp_path)

@@ -62,7 +62,7 @@ def test_prefetch_reaches_the_pinned_copy(tmp_path, capsys, direction):
     for nbytes in LARGE:
         share = seconds["pinned", nbytes] / seconds["prefetch", nbytes]
         with capsys.disabled():
-            print(f"\n{direction} {nbytes >> 20} MiB: prefetch reaches {share:.1%} of the pinned copy")  # noqa: T201
+            print(f"\n{direction} {nbytes >> 20} MiB: prefetch reaches {share:.1%} of the pinned copy")
         if direction == "to_gpu":
             assert 0.80 <= share <= 1.05
         else:
@@ -76,7 +76,7 @@ def test_the_slope_of_a_fault_is_positive_and_repeats(tmp_path, capsys):
     )
     for order in first:
         with capsys.disabled():
-            print(f"\none fault, {order}: {first[order] * 1e6:.2f} and {second[order] * 1e6:.2f} us")  # noqa: T201
+            print(f"\none fault, {order}: {first[order] * 1e6:.2f} and {second[order] * 1e6:.2f} us")
         assert min(first[order], second[order]) > 0
         assert abs(first[order] / second[order] - 1) < 0.20
 
@@ -118,5 +118,5 @@ def test_cupys_allocator_gives_the_same_by_another_road(tmp_path, capsys):
     if "skipped" in (ours["status"], theirs["status"]):
         pytest.skip(theirs["reason"] or ours["reason"])
     with capsys.disabled():
-        print(f"\nfaults, 256 MiB: {ours['seconds']:.4f} s, through CuPy {theirs['seconds']:.4f} s")  # noqa: T201
+        print(f"\nfaults, 256 MiB: {ours['seconds']:.4f} s, through CuPy {theirs['seconds']:.4f} s")
     assert abs(theirs["seconds"] / ours["seconds"] - 1) < 0.25
