@@ -249,7 +249,9 @@ class CaseChange:
     q_change: float | None = None
     q_same: float | None = None
     sd: float | None = None  # of the log ratio over pairs; unpaired: of one pair's equivalent
+    floor: float = 0.0  # the least sd that its timer can show
     log_ratios: tuple[float, ...] = ()  # one a pair, in run order; empty when unpaired
+    pairs: tuple[str, ...] = ()  # what paired each of them: a round, a run, two installations
 
 
 @dataclass(frozen=True)

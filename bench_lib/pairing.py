@@ -26,11 +26,15 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Values:
-    """The values of one case that are compared; `log_ratios` one a pair in run order, () if unpaired."""
+    """The values of one case that are compared; `log_ratios` one a pair in run order, () if unpaired.
+
+    `pairs` names what paired each log ratio: its round, or its run.
+    """
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
     log_ratios: tuple[float, ...] = ()
+    pairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,10 @@ def in_pairs(
     used = used.assign(log_ratio=_log(used["value_b"]) - _log(used["value"]))
     if log_ratio is not None:
         used = used.assign(log_ratio=log_ratio(used))
+    columns = ["value", "value_b", "log_ratio", on]
     values = {
-        case: Values(tuple(rows["value"]), tuple(rows["value_b"]), tuple(rows["log_ratio"]))
-        for case, rows in _by_case(used[[*CASE, "value", "value_b", "log_ratio"]]).items()
+        case: Values(*(tuple(rows[name]) for name in columns))
+        for case, rows in _by_case(used[[*CASE, *columns]]).items()
     }
     why = "its two runs come from different boots or GPUs, so they are no pair"
     machines = [(f"round {name}", why) for name in sorted(set(both.loc[apart, on]))]

@@ -17,6 +17,8 @@ ALPHA = 0.05
 POWER = 0.80  # with which the stated number of rounds is meant to settle a case
 FEWEST = 3  # pairs, or runs a side, below which no verdict is given
 MOST_ROUNDS = 2000  # more than this is not advice
+MOST_SWAPPED = 12  # pairs whose swaps are all tried: 2**11 relabellings
+SOME_SWAPS = 2048  # relabellings drawn where there are more pairs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,8 +36,17 @@ class Effects:
 
     def interval(self, level: float = 1 - ALPHA) -> tuple[Floats, Floats]:
         """The t interval of the ratio candidate / baseline at `level`."""
-        half = stats.t.ppf(0.5 + level / 2, self.df) * self.se
+        half = self.half_width(level)
         return np.exp(self.mean - half), np.exp(self.mean + half)
+
+    def half_width(self, level: float = 1 - ALPHA) -> Floats:
+        """Half the width of the t interval of the log ratio at `level`."""
+        half: Floats = stats.t.ppf(0.5 + level / 2, self.df) * self.se
+        return half
+
+    def differs(self) -> NDArray[np.bool_]:
+        """Whether the 95 % interval excludes 1; never with fewer than `FEWEST` pairs."""
+        return (self.n >= FEWEST) & (np.abs(self.mean) > self.half_width())
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,57 @@ def decide(effects: Effects, margin: Floats) -> Decisions:
     change = np.where(changed, moved, np.where(same, Change.SAME, Change.UNCLEAR))
     rounds = _rounds(effects, margin, _level(changed, enough), _level(same, enough))
     return Decisions(tuple(Change(one) for one in change), q_change, q_same, rounds)
+
+
+def resolved(sd: Floats, n: Ints) -> Floats:
+    """The least log ratio that n pairs of this sd show as a difference from 1 with `POWER`.
+
+    The two-sided t test at `ALPHA` in the closed form that `decide` uses for rounds.
+    """
+    least: Floats = sd * _standard_effect(n)
+    return least
+
+
+def rounds_to_resolve(sd: Floats, effect: float) -> Ints:
+    """How many pairs of this sd show a log ratio of `effect`; over MOST_ROUNDS: no number of them."""
+    falling = _standard_effect(np.arange(FEWEST, MOST_ROUNDS + 1))
+    places: Ints = np.searchsorted(-falling, -effect / sd).astype(np.int64) + FEWEST
+    return places
+
+
+def swapped(log_ratios: Floats, floor: Floats) -> NDArray[np.bool_]:
+    """Whether each case differs from 1 under each swap of the two sides within pairs.
+
+    `log_ratios` and `floor` as in `paired`; the result is cases x relabellings, the first of them the
+    data as they are. All 2**(n - 1) relabellings of up to `MOST_SWAPPED` pairs, else a seeded sample
+    of `SOME_SWAPS` (swapping every pair only turns the sign, so the first pair is never swapped).
+    """
+    there = np.isfinite(log_ratios)
+    values = np.where(there, log_ratios, 0.0)
+    n = there.sum(axis=1, keepdims=True)
+    mean = values @ _swaps(log_ratios.shape[1]) / _or_nan(n)
+    squares = (values**2).sum(axis=1, keepdims=True)
+    sd = np.sqrt(np.maximum(squares - n * mean**2, 0.0) / _or_nan(n - 1))
+    half = stats.t.ppf(1 - ALPHA / 2, _or_nan(n - 1)) * np.maximum(sd, floor[:, None]) / np.sqrt(_or_nan(n))
+    found: NDArray[np.bool_] = (n >= FEWEST) & (np.abs(mean) > half)
+    return found
+
+
+def _swaps(pairs: int) -> Floats:
+    """Signs, pairs x relabellings; none swapped in the first."""
+    if pairs <= MOST_SWAPPED:
+        numbers = np.arange(2 ** max(pairs - 1, 0))
+        flipped = (numbers[None, :] << 1 >> np.arange(pairs)[:, None]) & 1
+    else:
+        flipped = np.random.default_rng(pairs).integers(0, 2, (pairs, SOME_SWAPS))
+        flipped[:, 0] = flipped[0] = 0
+    return 1.0 - 2.0 * flipped
+
+
+def _standard_effect(n: Ints) -> Floats:
+    """The effect in units of the sd that n pairs show with `POWER`."""
+    effect: Floats = (stats.t.isf(ALPHA / 2, n - 1) + stats.t.ppf(POWER, n - 1)) / np.sqrt(n)
+    return effect
 
 
 def _moments(values: Floats) -> tuple[Ints, Floats, Floats]:

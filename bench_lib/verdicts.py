@@ -22,6 +22,7 @@ class Pairing(StrEnum):
 
     ROUNDS = "rounds"
     RUNS = "runs"  # of a contrast: both values inside each run
+    INSTALLATIONS = "installations"  # of two drivers that alternated: neighbours are a pair
     UNPAIRED = "unpaired"
 
 
@@ -61,7 +62,8 @@ def changes(rows: Sequence[Row], pairing: Pairing) -> tuple[CaseChange, ...]:
 
 
 def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
-    effects = _effects(rows, pairing)
+    floors = _floors(rows)
+    effects = _effects(rows, pairing, floors)
     decisions = stats.decide(effects, np.array([row.margin for row in rows]))
     lows, highs = effects.interval()
     found = []
@@ -80,7 +82,9 @@ def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
             candidate=_geometric_mean(row.values.candidate),
             ratio=float(np.exp(effects.mean[i])),
             sd=float(effects.sd[i]) if n > 1 else None,
+            floor=float(floors[i]),
             log_ratios=row.values.log_ratios,
+            pairs=row.values.pairs,
             **numbers,
         )
         reason = _reason(change) + _missing(row, pairing) + _session(pairing)
@@ -89,10 +93,13 @@ def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
     return found
 
 
-def _effects(rows: list[Row], pairing: Pairing) -> Effects:
+def _floors(rows: list[Row]) -> Floats:
     step = np.array([row.step for row in rows])
     value = np.array([np.median([*row.values.baseline, *row.values.candidate]) for row in rows])
-    floor = stats.spread_floor(step, value)
+    return stats.spread_floor(step, value)
+
+
+def _effects(rows: list[Row], pairing: Pairing, floor: Floats) -> Effects:
     if pairing is not Pairing.UNPAIRED:
         return stats.paired(_matrix([row.values.log_ratios for row in rows]), floor)
     baseline = np.log(_matrix([row.values.baseline for row in rows]))
@@ -121,7 +128,7 @@ def _without_values(row: Row, pairing: Pairing) -> CaseChange:
     if row.not_comparable:
         change, reason = Change.NOT_COMPARABLE, row.not_comparable
         return CaseChange(**_question(row), change=change, reason=reason, next_step=row.next_step)
-    reason = f"no {_replicate(pairing)} holds a usable value of both sides" + _missing(row, pairing)
+    reason = f"no {_replicates(pairing, 1)} holds a usable value of both sides" + _missing(row, pairing)
     next_step = f"measure at least {_more(FEWEST, pairing)}"
     return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
 
@@ -158,7 +165,7 @@ def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
         return f"measure at least {_more(FEWEST - change.n, pairing)}"
     if change.change is Change.UNCLEAR:
         if rounds > MOST_ROUNDS:
-            return f"more {_replicate(pairing)}s will hardly settle it: the effect lies at the margin"
+            return f"more {_replicates(pairing)} will hardly settle it: the effect lies at the margin"
         return f"about {_more(max(rounds - change.n, 1), pairing)} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
@@ -166,19 +173,22 @@ def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
 
 
 def _more(n: int, pairing: Pairing) -> str:
-    more = f"{n} more {_replicate(pairing)}{'s' * (n > 1)}"
+    more = f"{n} more {_replicates(pairing, n)}"
     return f"{more} on each side" if pairing is Pairing.UNPAIRED else more
 
 
 def _missing(row: Row, pairing: Pairing) -> str:
     if not row.without_pair:
         return ""
-    return f"; {row.without_pair} {_replicate(pairing)}{'s' * (row.without_pair > 1)} gave no pair"
+    return f"; {row.without_pair} {_replicates(pairing, row.without_pair)} gave no pair"
 
 
 def _session(pairing: Pairing) -> str:
     return f"; {NOT_INTERLEAVED}" if pairing is Pairing.UNPAIRED else ""
 
 
-def _replicate(pairing: Pairing) -> str:
-    return "round" if pairing is Pairing.ROUNDS else "run"
+def _replicates(pairing: Pairing, n: int = 0) -> str:
+    """The word for n replicates of this pairing."""
+    if pairing is Pairing.INSTALLATIONS:
+        return "pair of installations" if n == 1 else "pairs of installations"
+    return ("round" if pairing is Pairing.ROUNDS else "run") + "s" * (n != 1)
