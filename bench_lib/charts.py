@@ -97,6 +97,7 @@ def _paired(comparison: Comparison) -> str:
     unit = {
         Pairing.ROUNDS: "pairs of runs, paired within rounds",
         Pairing.RUNS: "runs, both sides inside each",
+        Pairing.INSTALLATIONS: "pairs of installations, neighbours in time",
         Pairing.UNPAIRED: "runs a side, not interleaved: confounded with the session",
     }
     where = f"Campaign {shown(comparison.campaign, 32)}: " if comparison.campaign else ""

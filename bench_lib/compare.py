@@ -1,23 +1,33 @@
 """Two sides in, one Comparison out: what differs, the canaries, and each case with its change."""
 
+from dataclasses import replace
+
 import pandas as pd
 
+from bench_lib import calibrate
 from bench_lib.contrast import contrast as contrast
 from bench_lib.differences import attribution, differences
 from bench_lib.errors import UsageError
 from bench_lib.implementations import bits, explained
+from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.matching import match
-from bench_lib.model import Comparison
+from bench_lib.model import NULL_SUFFIX, Comparison
 from bench_lib.replicates import replicates
 from bench_lib.sides import Side
 from bench_lib.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
+
+ALTERNATE = (
+    "two drivers cannot share a round: install them in turns, each three times (A B A B A B), and every "
+    "installation becomes one value, neighbours a pair"
+)
 
 
 def compare(a: Side, b: Side) -> Comparison:
     """Baseline `a` against candidate `b`, case by case.
 
-    Runs are paired within rounds where the sides share rounds, else compared as independent runs,
-    which every row then says. Raises UsageError when both sides are the same runs.
+    Runs are paired within rounds where the sides share rounds; installations are where two drivers
+    alternated; else runs are compared as independent ones, which every row then says. Raises
+    UsageError when both sides are the same runs.
     """
     runs_a, runs_b = a.data.runs, b.data.runs
     if set(runs_a["run_id"]) & set(runs_b["run_id"]):
@@ -25,18 +35,21 @@ def compare(a: Side, b: Side) -> Comparison:
             f"{a.label!r} and {b.label!r} name the same runs; name two stacks, "
             "or the second run of a baseline as NAME#2"
         )
-    pairing = Pairing.ROUNDS if _share_a_round(runs_a, runs_b) else Pairing.UNPAIRED
-    labels = (a.label, b.label)
-    on = "round" if pairing is Pairing.ROUNDS else ""
-    matched = match(replicates(a.data), replicates(b.data), labels, on)
+    found_a, found_b = replicates(a.data), replicates(b.data)
+    in_rounds = _share_a_round(runs_a, runs_b)
+    turns = None if in_rounds else alternations(runs_a, runs_b)
+    pairing = Pairing.ROUNDS if in_rounds else Pairing.INSTALLATIONS if turns else Pairing.UNPAIRED
+    if turns:
+        found_a, found_b = (by_installation(found, turns.pairs) for found in (found_a, found_b))
+    on = "" if pairing is Pairing.UNPAIRED else "round"
+    matched = match(found_a, found_b, (a.label, b.label), on)
     groups = grouped(matched.rows, pairing)
     found = differences(runs_a, runs_b)
-    alone = _without_partner(runs_a, runs_b, a.label) + _without_partner(runs_b, runs_a, b.label)
     return Comparison(
         baseline=a.label,
         candidate=b.label,
         campaign=" / ".join(dict.fromkeys([a.campaign, b.campaign])),
-        interleaved=pairing is Pairing.ROUNDS,
+        interleaved=in_rounds,
         pairing=pairing,
         differences=found,
         attribution=attribution(found),
@@ -46,10 +59,16 @@ def compare(a: Side, b: Side) -> Comparison:
         quantities=groups.quantities,
         left_out=(
             *dict.fromkeys([*a.data.skipped, *b.data.skipped]),
-            *(alone if pairing is Pairing.ROUNDS else ()),
+            *(_without_partner(a, b) if in_rounds else ()),
+            *((f"run {run}", "its installation has no neighbour") for run in (turns.alone if turns else ())),
             *matched.left_out,
         ),
-        notes=(*_canary_notes(groups), *_notes(a, b, pairing), *bits(a.data.cases, b.data.cases)),
+        notes=(
+            *_canary_notes(groups),
+            *_notes(a, b, pairing, turns),
+            *_against_itself(a, b),
+            *bits(a.data.cases, b.data.cases),
+        ),
     )
 
 
@@ -59,10 +78,23 @@ def _share_a_round(a: pd.DataFrame, b: pd.DataFrame) -> bool:
     return not a.loc[a["round"] != "", on].merge(b[on], on=on).empty
 
 
-def _without_partner(runs: pd.DataFrame, other: pd.DataFrame, label: str) -> list[tuple[str, str]]:
-    alone = runs[~runs["round"].isin(set(other["round"]) - {""})]
-    why = f"{label}: its round holds no run of the other side"
-    return [(f"run {run_id}", why) for run_id in alone["run_id"]]
+def _without_partner(a: Side, b: Side) -> list[tuple[str, str]]:
+    found = []
+    for side, other in ((a, b), (b, a)):
+        runs = side.data.runs
+        alone = runs[~runs["round"].isin(set(other.data.runs["round"]) - {""})]
+        why = f"{side.label}: its round holds no run of the other side"
+        found += [(f"run {run_id}", why) for run_id in alone["run_id"]]
+    return found
+
+
+def _against_itself(a: Side, b: Side) -> list[str]:
+    """The baseline against its own repeat in one line, where the campaign holds that."""
+    if a.repeat is None or set(a.repeat.runs["run_id"]) & set(b.data.runs["run_id"]):
+        return []
+    null = Side(a.label + NULL_SUFFIX, a.campaign, a.repeat)
+    line = calibrate.quoted(compare(replace(a, repeat=None), null))
+    return [line] if line else []
 
 
 def _canary_notes(groups: Groups) -> list[str]:
@@ -78,10 +110,14 @@ def _canary_notes(groups: Groups) -> list[str]:
     return []
 
 
-def _notes(a: Side, b: Side, pairing: Pairing) -> list[str]:
+def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> list[str]:
     notes = []
     if pairing is Pairing.UNPAIRED:
         notes.append(NOT_INTERLEAVED)
+        if drivers_differ(a.data.runs, b.data.runs):
+            notes.append(ALTERNATE)
+    if turns:
+        notes.append(turns.note)
     stacks = set(a.data.runs["stack"]) | set(b.data.runs["stack"])
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")

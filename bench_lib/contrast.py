@@ -1,12 +1,15 @@
 """Two values of one parameter compared inside each run: runs are the replicates."""
 
+from typing import Any
+
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from bench_lib import calibrate
 from bench_lib.errors import UsageError
 from bench_lib.matching import match
-from bench_lib.model import Case, Comparison
+from bench_lib.model import NULL_SUFFIX, Case, Comparison
 from bench_lib.replicates import SECONDS, Replicates, params_of, replicates
 from bench_lib.sides import Side, unknown
 from bench_lib.verdicts import Pairing, grouped
@@ -43,18 +46,16 @@ def contrast(side: Side, parameter: str, baseline: str, candidate: str) -> Compa
         cases=groups.cases,
         quantities=groups.quantities,
         left_out=(*side.data.skipped, *matched.left_out),
-        notes=tuple(_notes(side, a, b)),
+        notes=(*_notes(side, a, b), *_against_itself(side, found, parameter, (baseline, candidate))),
     )
 
 
 def _check(found: Replicates, parameter: str, values: tuple[str, str]) -> None:
     """Raise UsageError unless the parameter and both its values were measured."""
-    params = [
-        params_of(text) for frame in (found.values, found.rejected) for text in frame["params"].unique()
-    ]
+    params = _params(found)
     if not any(parameter in one for one in params):
         raise unknown("parameter", parameter, sorted({name for one in params for name in one}))
-    known = sorted({_as_text(one[parameter]) for one in params if parameter in one})
+    known = _known(found, parameter)
     for value in values:
         if value not in known:
             raise unknown(f"value of {parameter}", value, known)
@@ -62,6 +63,23 @@ def _check(found: Replicates, parameter: str, values: tuple[str, str]) -> None:
         raise UsageError(
             f"{parameter}={values[0]} is on both sides; name two values (there: {', '.join(known)})"
         )
+
+
+def _params(found: Replicates) -> list[dict[str, Any]]:
+    return [params_of(text) for frame in (found.values, found.rejected) for text in frame["params"].unique()]
+
+
+def _known(found: Replicates, parameter: str) -> list[str]:
+    return sorted({_as_text(one[parameter]) for one in _params(found) if parameter in one})
+
+
+def _against_itself(side: Side, found: Replicates, parameter: str, values: tuple[str, str]) -> list[str]:
+    """The baseline's value against its second copy in one line, where the runs hold that."""
+    null = values[0] + NULL_SUFFIX
+    if null == values[1] or null not in _known(found, parameter):
+        return []
+    line = calibrate.quoted(contrast(side, parameter, values[0], null))
+    return [line] if line else []
 
 
 def _at(found: Replicates, parameter: str, value: str) -> Replicates:

@@ -14,6 +14,8 @@ from enum import StrEnum
 # never compared. The history of the reasons stands in CHANGELOG.md, "measurement changes".
 MEASURE_VERSION = 1
 
+NULL_SUFFIX = "#2"  # of the baseline's second arm in a round, or second copy in a contrast
+
 Scalar = str | int | float | bool
 
 

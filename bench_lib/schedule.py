@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-NULL_SUFFIX = "#2"
+from bench_lib.model import NULL_SUFFIX
 
 
 def arms(stacks: Sequence[str], null: bool) -> dict[str, str]:

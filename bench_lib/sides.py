@@ -1,7 +1,7 @@
 """What a user calls a side of a comparison, resolved to the runs that it means."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from bench_lib import store
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
+from bench_lib.model import NULL_SUFFIX
 from bench_lib.store import Data
 
 _NAMES_SHOWN = 12
@@ -23,6 +24,7 @@ class Side:
     label: str
     campaign: str
     data: Data  # of this side's runs only
+    repeat: Data | None = None  # of the second arm that the same stack has in the campaign
 
 
 def resolve(text: str, campaign: str | None, results: Path) -> Side:
@@ -42,11 +44,25 @@ def whole_stack(text: str | None, campaign: str | None, results: Path) -> Side:
 
 def pair(baseline: str, candidate: str, campaign: str | None, results: Path) -> tuple[Side, Side]:
     """Both sides of a comparison, each campaign read once; see `resolve`."""
-    resolver = _Resolver(campaign, results)
-    a, b = resolver.side(baseline), resolver.side(candidate)
-    if a.label == b.label:  # before.json of two folders
-        a, b = replace(a, label=baseline), replace(b, label=candidate)
+    a, b = several([baseline, candidate], campaign, results)
     return a, b
+
+
+def several(names: Sequence[str], campaign: str | None, results: Path) -> list[Side]:
+    """The sides of a comparison or of a bridge, each campaign read once; see `resolve`."""
+    resolver = _Resolver(campaign, results)
+    found = [resolver.side(name) for name in names]
+    if len({side.label for side in found}) < len(found):  # before.json of two folders
+        found = [replace(side, label=name) for side, name in zip(found, names, strict=True)]
+    return found
+
+
+def repeated(stack: str | None, campaign: str | None, results: Path) -> tuple[Side, Side, pd.DataFrame]:
+    """A stack's two arms in a campaign, the baseline's by default, and all runs of the campaign.
+
+    Raises UsageError where no stack, or not this one, was measured twice a round.
+    """
+    return _Resolver(campaign, results).repeated(stack)
 
 
 def joined(a: Side, b: Side) -> Data:
@@ -100,6 +116,25 @@ class _Resolver:
             return self._arm(text, self._only_stack(text), text)
         raise self._not_found(text)
 
+    def repeated(self, stack: str | None) -> tuple[Side, Side, pd.DataFrame]:
+        """See `repeated` of this module."""
+        if self._campaign is None:
+            raise self._no_campaign()
+        data = self._load(self._campaign)
+        twice = [arm for arm in _arms(data) if arm + NULL_SUFFIX in _arms(data)]
+        if not twice:
+            raise UsageError(
+                f"campaign {self._campaign!r} holds no stack twice (NAME{NULL_SUFFIX}); measure it without "
+                f"--no-null, or name a null value with --contrast, such as runtime=11.8:11.8{NULL_SUFFIX}"
+            )
+        where = f" that was measured twice a round in campaign {self._campaign!r}"
+        if stack is None and len(twice) > 1:
+            raise UsageError(f"{len(twice)} stacks were measured twice; name one of {', '.join(twice)}")
+        if stack is not None and stack not in twice:
+            raise unknown("stack", stack, twice, where)
+        a = self.side(stack or twice[0])
+        return a, self.side(a.label + NULL_SUFFIX), data.runs
+
     def _load(self, name: str) -> Data:
         if name not in self._loaded:
             if not CampaignFolder(self._results, name).exists():
@@ -111,14 +146,20 @@ class _Resolver:
         arms = _arms(self._load(campaign))
         if arm not in arms:
             raise unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
-        runs = self._load(campaign).runs
+        data = self._load(campaign)
+        runs = data.runs
         own = runs["stack" if self._all_arms and arm in set(runs["stack"]) else "arm"] == arm
-        return Side(label, campaign, self._load(campaign).of_runs(set(runs.loc[own, "run_id"])))
+        again = set(runs.loc[runs["arm"] == arm + NULL_SUFFIX, "run_id"])
+        repeat = data.of_runs(again) if again and not self._all_arms else None
+        return Side(label, campaign, data.of_runs(set(runs.loc[own, "run_id"])), repeat)
+
+    def _no_campaign(self) -> UsageError:
+        there = ", ".join(campaigns(self._results)) or "none"
+        return UsageError(f"no campaign is named; name one with --campaign (there: {there})")
 
     def _the_stack(self) -> Side:
         if self._campaign is None:
-            there = ", ".join(campaigns(self._results)) or "none"
-            raise UsageError(f"no campaign is named; name one with --campaign (there: {there})")
+            raise self._no_campaign()
         stack = self._only_stack(self._campaign)
         return self._arm(self._campaign, stack, stack)
 

@@ -171,7 +171,7 @@ def _swaps(pairs: int) -> Floats:
     else:
         flipped = np.random.default_rng(pairs).integers(0, 2, (pairs, SOME_SWAPS))
         flipped[:, 0] = flipped[0] = 0
-    return 1.0 - 2.0 * flipped
+    return np.where(flipped, -1.0, 1.0)
 
 
 def _standard_effect(n: Ints) -> Floats:

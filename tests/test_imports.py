@@ -34,7 +34,8 @@ MEASURING = [
 JOIN = ["schedule", "plan", "guard", "progress", "watch", "merge", "campaign"]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
-    "contrast", "implementations", "compare", "rates", "render", "canvas",
+    "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
+    "canvas",
     "runtimes", "launch_chart", "charts", "page", "losses",
     "report",
 ]
