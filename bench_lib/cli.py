@@ -42,6 +42,12 @@ class Chart(StrEnum):
     """A chart of whole campaigns, drawn by `chart`."""
 
     LAUNCH_BY_RUNTIME = "launch-by-runtime"
+    PRECISION_SPEED_UP = "precision-speed-up"
+    CUDNN_TUNING = "cudnn-tuning"
+    MIGRATION = "migration"
+    PARAMETER_EXCHANGE = "parameter-exchange"
+    COMPILE_SPEED_UP = "compile-speed-up"
+    COMPILE_FIRST_STEP = "compile-first-step"
 
 
 class FailOn(StrEnum):
@@ -204,13 +210,14 @@ def chart(
     ),
     results: Results = Path("results"),
 ) -> None:
-    """Draw a chart of whole campaigns as PNG and SVG."""
-    from bench_lib import canvas, charts, store
+    """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
+    from bench_lib import canvas, gallery, store
 
-    figure = charts.launch_by_runtime(store.load(results, campaign))
+    drawn = gallery.draw(name, store.load(results, campaign))
     out.mkdir(parents=True, exist_ok=True)
-    for path in canvas.save(figure, out, name):
-        typer.echo(path)
+    for one in drawn:
+        for path in canvas.save(one.figure, out, one.name):
+            typer.echo(path)
 
 
 def _compared(

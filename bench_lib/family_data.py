@@ -39,7 +39,8 @@ def by_stack(data: Data) -> dict[str, Data]:
     """The data of each stack on each device by a name that tells them apart; their runs are never pooled."""
     several = {column: data.runs[column].nunique() > 1 for column in ("campaign", "device", "gpu_name")}
     found = {}
-    for (campaign, stack, device, gpu), runs in data.runs.groupby(_PLACE):
+    measured = data.runs[data.runs["run_id"].isin(set(data.cases["run_id"]))]
+    for (campaign, stack, device, gpu), runs in measured.groupby(_PLACE):
         campaign_stack = f"{campaign}/{stack}" if several["campaign"] else str(stack)
         told = several["device"] or several["gpu_name"]
         on = f" on {gpu if device == 'cuda' else 'the CPU'}" if told else ""
@@ -146,7 +147,9 @@ def batch_text(data: Data) -> str:
 def where_text(data: Data, *libraries: str) -> str:
     """A sentence on the device, driver and libraries of the data, each named where there is just one."""
     devices = set(data.runs["gpu_name"].where(data.runs["device"] == "cuda", "CPU")) - {""}
-    told = [*devices] * (len(devices) == 1)
+    stacks = set(data.runs["stack"])
+    told = [f"stack {stack}" for stack in stacks - {"here"}] * (len(stacks) == 1)
+    told += [*devices] * (len(devices) == 1)
     for name, column, key in [
         ("driver", "driver_identity", "driver.version"),
         *((library, "stack_identity", f"{library}.version") for library in libraries),

@@ -236,7 +236,9 @@ def exchange(data: Data) -> Figure:
         runs = dots_text(len(bar.median.runs) for bar in bars)
         told.append(["One page fault of the GPU, by the order of a chain of them.", runs])
     for axes, sentences in zip(panels, told, strict=True):
-        subtitle(axes, [*sentences, where_text(data, "cudart") if axes is panels[-1] else ""], 150 // len(told))
+        subtitle(
+            axes, [*sentences, where_text(data, "cudart") if axes is panels[-1] else ""], 150 // len(told)
+        )
     title(figure, _exchange_title(swaps))
     return figure
 

@@ -6,7 +6,7 @@ Each function makes one section, from the answer to the appendix; `page` writes 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench_lib import charts, losses
+from bench_lib import charts, gallery, losses
 from bench_lib.canvas import interval_text
 from bench_lib.errors import UsageError
 from bench_lib.model import CaseChange, Change, Comparison
@@ -26,6 +26,23 @@ METRICS = {
     "instantiate": "making an executable graph from a graph",
     "total": "launching a whole graph and waiting for its end",
     "time": "the duration of one call of the case",
+    "step": "one training step (forward, backward, optimizer), or one batch of inference",
+    "forward": "of a training step, the forward pass and the loss",
+    "backward": "of a training step, the backward pass",
+    "optimizer": "of a training step, the optimizer's update",
+    "first_cold": "the first step of a fresh process whose compile caches are empty",
+    "first_warm": "the first step of a fresh process with the caches that a cold one left",
+    "tuning": "the one call in which an algorithm is chosen: with tuning, all are tried in it",
+    "first_walk": "batches of changing size, each size for the first time",
+    "second_walk": "the same batches again, every size known",
+    "exchange": "of a step, what it takes longer than its passes over weights that are already there",
+    "fault": "one page fault of the GPU: what a hop more costs in a dependent chain of faults",
+    "hop": "one access of a dependent chain of reads",
+    "alloc": "one allocation",
+    "free": "one release of an allocation",
+    "cudnn_selection/first": "the first call of a fresh process, after a convolution of another shape",
+    "unified_memory/step": "moving all weights to the GPU, its pass over them, back, and the CPU's pass",
+    "unified_memory/time": "from the call until all bytes are there",
 }
 READING = (
     "ratio: seconds of the candidate / seconds of the baseline; below 1 is faster. Speed-up is its inverse.",
@@ -55,8 +72,8 @@ _IDENTITY = ("stack_identity", "driver_identity", "machine_identity", "settings"
 def write_folder(comparison: Comparison, data: Data, out: Path, campaign: Data | None = None) -> Path:
     """Write the report of a comparison, of two sides or a contrast, into the folder `out`.
 
-    `data` is what was measured on both sides, `campaign` all of the campaign they are in: the chart of
-    launch cost shows every runtime of it. Returns the path of report.md; the charts lie beside it as
+    `data` is what was measured on both sides, `campaign` all of the campaign they are in: the charts
+    of its families show every stack of it. Returns the path of report.md; the charts lie beside it as
     PNG and SVG. Raises UsageError where `out` is a file.
     """
     if out.exists() and not out.is_dir():
@@ -77,7 +94,7 @@ def sections(comparison: Comparison, data: Data, campaign: Data | None = None) -
         ),
         rows_section("Cases", "Sorted by effect.", comparison.cases),
         drift(comparison, data),
-        launch_cost(data if campaign is None else campaign),
+        *gallery.sections(data if campaign is None else campaign),
         rows_section(
             "Quantities", "Numbers that are not times; they are not counted above.", comparison.quantities
         ),
@@ -204,28 +221,21 @@ def drift(comparison: Comparison, data: Data) -> Section | None:
     return Section("The runs in order of time", (says, chart))
 
 
-def launch_cost(data: Data) -> Section | None:
-    """Launch cost by version of the CUDA runtime; None where fewer than two were measured."""
-    try:
-        figure = charts.launch_by_runtime(data)
-    except UsageError:
-        return None
-    return Section(
-        "Launch cost by CUDA runtime", (Chart("launch-by-runtime", "Launch cost by CUDA runtime", figure),)
-    )
-
-
 def how_to_read(comparison: Comparison) -> Section:
     """The words of the tables, and one line for each metric in them."""
     rows = (*comparison.canaries, *comparison.cases)
-    own = "defined in the family's benchmark file"
-    metrics = tuple(
-        (Code(metric), f": {METRICS.get(metric, own)}") for metric in sorted({row.metric for row in rows})
-    )
+    found = sorted({(row.metric, metric_text(row.family, row.metric)) for row in rows})
+    metrics = tuple((Code(metric), f": {text}") for metric, text in found)
     return Section(
         "How to read this",
         (Bullets(READING), "Metrics:", Bullets(metrics)) if metrics else (Bullets(READING),),
     )
+
+
+def metric_text(family: str, metric: str) -> str:
+    """What a metric is, in one line."""
+    own = "defined in the family's benchmark file"
+    return METRICS.get(f"{family}/{metric}", METRICS.get(metric, own))
 
 
 def identities(comparison: Comparison, data: Data) -> Section:

@@ -37,6 +37,7 @@ READING = [
     "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
     "canvas",
     "runtimes", "launch_chart", "charts", "page", "losses",
+    "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery",
     "report",
 ]
 # fmt: on

@@ -1,0 +1,80 @@
+"""The charts of whole campaigns by name: the report shows those it has data for, `chart` draws one."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from bench_lib.compile_charts import compile_first_step, compile_speed_up
+from bench_lib.conv_charts import precision_speed_up, tuning
+from bench_lib.errors import UsageError
+from bench_lib.family_data import by_stack, of_family
+from bench_lib.launch_chart import launch_by_runtime
+from bench_lib.memory_charts import exchange, migration
+from bench_lib.page import Chart, Section
+from bench_lib.store import Data
+
+
+class Kind(NamedTuple):
+    """A kind of chart: the section it stands in, what it shows, the function that draws it, and of what."""
+
+    section: str
+    shows: str
+    draw: Callable[[Data], Figure]
+    family: str = ""  # drawn for each stack that measured it; "": one chart of all stacks together
+
+
+_LAUNCH = "Launch cost by CUDA runtime"
+_CONV = "Convolutions: what mixed precision gives"
+_CUDNN = "Convolutions: what cuDNN's tuning gives and costs"
+_MEMORY = "Managed memory: what moving pages costs"
+_COMPILE = "torch.compile: what it gives and costs"
+_PRECISION, _TUNING = "Speed-up over fp32 and share of the peak", "Gain and cost of cudnn.benchmark"
+_MIGRATION, _EXCHANGE = "Bandwidth of migration and copies", "Cost of exchanging parameters, and of a fault"
+_COMPILED, _FIRST = "Speed-up of compiled over eager", "First step cold and warm, and when it has paid"
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "launch-by-runtime": Kind(_LAUNCH, _LAUNCH, launch_by_runtime),
+        "precision-speed-up": Kind(_CONV, _PRECISION, precision_speed_up, "amp_conv"),
+        "cudnn-tuning": Kind(_CUDNN, _TUNING, tuning, "cudnn_selection"),
+        "migration": Kind(_MEMORY, _MIGRATION, migration, "unified_memory"),
+        "parameter-exchange": Kind(_MEMORY, _EXCHANGE, exchange, "unified_memory"),
+        "compile-speed-up": Kind(_COMPILE, _COMPILED, compile_speed_up, "compile_resnet50"),
+        "compile-first-step": Kind(_COMPILE, _FIRST, compile_first_step, "compile_resnet50"),
+    }
+)
+
+
+def draw(name: str, data: Data) -> list[Chart]:
+    """The chart of that name; of several stacks that have something to draw, one each.
+
+    Raises UsageError where none has.
+    """
+    kind = KINDS[name]
+    if not kind.family:
+        return [Chart(name, kind.shows, kind.draw(data))]
+    figures, errors = {}, []
+    for stack, own in by_stack(of_family(data, kind.family)).items():
+        try:
+            figures[stack] = kind.draw(own)
+        except UsageError as error:
+            errors.append(error)
+    if not figures:
+        raise errors[0]
+    if len(figures) == 1:
+        return [Chart(name, kind.shows, figure) for figure in figures.values()]
+    return [
+        Chart(f"{name}-{i}", f"{kind.shows}: {stack}", figure)
+        for i, (stack, figure) in enumerate(figures.items(), start=1)
+    ]
+
+
+def sections(data: Data) -> list[Section]:
+    """A section for each subject that the data hold something of, with its charts."""
+    found: dict[str, list[Chart]] = {}
+    for name, kind in KINDS.items():
+        with suppress(UsageError):
+            found.setdefault(kind.section, []).extend(draw(name, data))
+    return [Section(title, tuple(drawn)) for title, drawn in found.items() if drawn]
