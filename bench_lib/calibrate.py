@@ -122,7 +122,7 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
         raise UsageError(
             f"no case has {FEWEST} pairs of {null.baseline!r} and {null.candidate!r}; measure more rounds"
         )
-    log_ratios, names = _aligned(rows)
+    log_ratios, names = aligned(rows)
     floor = np.array([row.floor for row in rows])
     swapped = stats.swapped(log_ratios, floor)
     counts = swapped.sum(axis=0)
@@ -156,7 +156,7 @@ def quoted(null: Comparison) -> str:
     )
 
 
-def _aligned(rows: Sequence[CaseChange]) -> tuple[Floats, list[str]]:
+def aligned(rows: Sequence[CaseChange]) -> tuple[Floats, list[str]]:
     """Log ratios as cases x pairs, NaN where a case lacks one, and the names of the pairs."""
     names = list(dict.fromkeys(name for row in rows for name in row.pairs))
     place = {name: i for i, name in enumerate(names)}
