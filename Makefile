@@ -39,7 +39,7 @@ lint: $(VENV)/.test  ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint  ## install what is missing, check, and run the tests
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -m "not slow"
 
 clean:  ## remove the environment and the caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build *.egg-info

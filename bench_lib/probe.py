@@ -44,7 +44,8 @@ _PREFIXES = (
     "TRITON_",
     "NUMBA_",
 )
-_OURS = "CUDA_GAINS_"  # where files lie: differs from run to run and moves no number
+# Where files lie: differs from stack to stack and run to run, and moves no number.
+_PLACES = ("CUDA_GAINS_", "_CACHE_DIR", "CUDA_CACHE_PATH")
 _SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE")
 _LONG_WORD = 32
 
@@ -89,7 +90,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
         f"env.{name}": value
         for name, value in sorted(variables.items())
         if (name in _VARIABLES or name.startswith(_PREFIXES))
-        and not name.startswith(_OURS)
+        and not any(place in name for place in _PLACES)
         and not _secret(name, value)
     }
 

@@ -108,6 +108,8 @@ def test_the_environment_is_an_allow_list():
         "NCCL_ALGO": "Ring",
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/x",
         "OMP_NUM_THREADS": "4",
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=13.0 brand=tesla,driver>=535",
         "LD_LIBRARY_PATH": "/usr/local/cuda/lib64:/opt/nccl",
         "HOME": "/home/me",
         "PATH": "/usr/bin",
@@ -121,7 +123,7 @@ def test_the_environment_is_an_allow_list():
         "env.CUDA_VISIBLE_DEVICES",
         "env.CUDA_MODULE_LOADING",
         "env.NCCL_ALGO",
-        "env.TORCHINDUCTOR_CACHE_DIR",
+        "env.NVIDIA_TF32_OVERRIDE",
         "env.OMP_NUM_THREADS",
         "env.LD_LIBRARY_PATH",
     }
