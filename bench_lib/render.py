@@ -32,6 +32,8 @@ _STYLES = {
 }
 _HEAD = ("case", "baseline", "candidate", "ratio", "95 % interval", "speed-up", "change", "n", "why", "next")
 _NARROW = ("case", "ratio", "95 % interval", "change", "n", "why")
+_SHARES = {"case": 4, "why": 3, "next": 2}  # of the width that the numbers leave
+_MOVED = (Change.FASTER, Change.SLOWER)
 _NUMBERS = frozenset({"baseline", "candidate", "ratio", "95 % interval", "speed-up", "n"})
 _FIELDS = (
     *("kind", "case_id", "family", "op", "params", "metric", "unit", "change", "n", "margin"),
@@ -105,6 +107,12 @@ def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
     return lines
 
 
+def change_text(row: CaseChange) -> str:
+    """The change in a word that fits what is compared: a number that is no time is lower or higher."""
+    words = {} if row.unit == SECONDS else {Change.FASTER: "lower", Change.SLOWER: "higher"}
+    return words.get(row.change, str(row.change))
+
+
 def _console() -> Console:
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH_OF_FILES)
@@ -116,7 +124,10 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
         yield Text(_plain(f"  {line}"), style="bold red" if line.startswith("THE MACHINE") else "")
     for title, rows in _sections(comparison):
         yield Text()
-        yield _table(title, head, rows)
+        shown = [row for row in rows if row.unit == SECONDS or row.change in _MOVED]
+        yield _table(title, head, shown)
+        if len(rows) > len(shown):
+            yield Text(f"and {len(rows) - len(shown)} that did not move or are unclear: --format md|csv|json")
     if comparison.left_out:
         yield Text("\nleft out", style="bold")
         for line in left_out_lines(comparison.left_out):
@@ -155,11 +166,11 @@ def _kinds(comparison: Comparison) -> dict[str, tuple[CaseChange, ...]]:
 
 
 def _table(title: str, head: tuple[str, ...], rows: Sequence[CaseChange]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, expand=True)
     for name in head:
         numeric = name in _NUMBERS
         justify: Literal["right", "left"] = "right" if numeric else "left"
-        table.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
+        table.add_column(name, justify=justify, no_wrap=numeric, overflow="fold", ratio=_SHARES.get(name))
     for row in rows:
         cells = dict(zip(_HEAD, _cells(row), strict=True))
         if "next" not in head and row.change not in SETTLED:
@@ -180,7 +191,7 @@ def _cells(row: CaseChange) -> tuple[str, ...]:
         "" if row.ratio is None else _ratio(row.ratio),
         interval,
         "" if speed is None or row.unit != SECONDS else f"{_ratio(speed)}x",
-        str(row.change),
+        change_text(row),
         str(row.n),
         row.reason,
         row.next_step,

@@ -11,7 +11,7 @@ from bench_lib.canvas import interval_text
 from bench_lib.errors import UsageError
 from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.page import Bullets, Chart, Code, Inline, Section, Table, write_markdown
-from bench_lib.render import speed_up
+from bench_lib.render import change_text, speed_up
 from bench_lib.replicates import SECONDS
 from bench_lib.store import Data
 from bench_lib.units import quantity_text, seconds_text
@@ -203,7 +203,7 @@ def _cells(row: CaseChange) -> tuple[Inline, ...]:
         "" if row.candidate is None else shown(row.candidate),
         interval_text(row),
         f"{speed:.3f}x" if speed and row.unit == SECONDS else "",
-        str(row.change),
+        change_text(row),
         str(row.n),
         row.reason,
         row.next_step,
