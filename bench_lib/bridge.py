@@ -1,7 +1,7 @@
 """More than two stacks in order in, their steps out: what each exchanges, and what each adds to the whole."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -81,6 +81,8 @@ def bridge(sides: Sequence[Side], apart: tuple[Side, Side] | None = None) -> Bri
     """
     if len(sides) < 3:
         raise UsageError(f"a bridge needs three stacks or more, {len(sides)} given")
+    if apart and {*_runs(apart)} & {*_runs(sides)}:
+        raise UsageError(f"{apart[0].campaign!r} holds the runs of the bridge; a check needs other ones")
     common, left_out = _in_common(sides)
     steps = tuple(compare(a, b) for a, b in pairwise(common))
     whole = compare(common[0], common[-1])
@@ -116,6 +118,10 @@ def _in_common(sides: Sequence[Side]) -> tuple[list[Side], list[tuple[str, str]]
     why = "rounds lack it on one of the stacks and count in no step"
     rounds = pd.Series([case for case, _ in dropped], dtype=str).value_counts().sort_index()
     return [_without(side, dropped) for side in sides], [(str(c), f"{n} {why}") for c, n in rounds.items()]
+
+
+def _runs(sides: Iterable[Side]) -> Iterable[str]:
+    return (str(run) for side in sides for run in side.data.runs["run_id"])
 
 
 def _held(data: Data) -> set[tuple[str, str]]:

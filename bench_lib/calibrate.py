@@ -56,6 +56,7 @@ class Place:
     pairs: int  # at most, over the cases
     cases: int
     differing: int
+    at_least: float  # share of the swaps of the two with as many cases differing
     ratio: float  # geometric mean over the cases
 
 
@@ -222,11 +223,12 @@ def _places(
     for part, (baseline, repeat) in parts.items():
         # The run in this part over the one outside it; no pair where both are in it, or neither.
         signs = np.array(repeat, float) - np.array(baseline, float)
-        signs[signs == 0] = np.nan
-        effects = stats.paired(log_ratios * signs, floor)
+        apart = (log_ratios * signs)[:, signs != 0]
+        effects = stats.paired(apart, floor)
         enough = effects.n >= FEWEST
         if enough.any():
+            counts = stats.swapped(apart[enough], floor[enough]).sum(axis=0)
             mean = float(np.exp(effects.mean[enough].mean()))
-            differing = int(effects.differs()[enough].sum())
-            found.append(Place(part, int(effects.n.max()), int(enough.sum()), differing, mean))
+            chance = float((counts >= counts[0]).mean())
+            found.append(Place(part, apart.shape[1], int(enough.sum()), int(counts[0]), chance, mean))
     return tuple(found)

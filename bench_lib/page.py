@@ -103,12 +103,12 @@ def _inline(text: Inline, in_table: bool = False) -> str:
 
 def escape(text: str) -> str:
     """Text as Markdown that shows just these letters: no emphasis, link, HTML, entity or formula."""
-    return re.sub(r"([\\`*_\[\]<>|&~#$!@])", r"\\\1", _one_line(text))
+    return re.sub(r"([\\`*_\[\]<>|&~#$!@])", r"\\\1", one_line(text))
 
 
 def _code(text: str, in_table: bool) -> str:
     """A code span: fenced by more backticks than it holds; a pipe would end a table's cell."""
-    line = _one_line(text)
+    line = one_line(text)
     if not line.strip():
         return ""
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
@@ -116,7 +116,7 @@ def _code(text: str, in_table: bool) -> str:
     return fence + pad + (line.replace("|", "\\|") if in_table else line) + pad + fence
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """`text` on one line, with every character that cannot be seen replaced by a mark."""
     joined = re.sub(r"\s+", " ", text)
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in joined)

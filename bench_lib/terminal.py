@@ -1,0 +1,44 @@
+"""Sections of a page in, lines and tables on the terminal out; charts are for files and left out."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from bench_lib.page import Bullets, Chart, Code, Inline, Section, Table, one_line
+from bench_lib.render import WIDTH_OF_FILES
+
+
+def show(title: str, sections: Sequence[Section], console: Console | None = None) -> None:
+    """Print a title and sections; what comes out of results steers neither terminal nor markup."""
+    console = console or Console()
+    if not console.is_terminal:
+        console.width = WIDTH_OF_FILES
+    console.print(Text(one_line(title), style="bold"))
+    for section in sections:
+        console.print(Text(f"\n{_letters(section.title)}", style="bold"))
+        for block in section.blocks:
+            if isinstance(block, Table):
+                console.print(_table(block))
+            elif not isinstance(block, Chart):
+                for line in _lines(block):
+                    console.print(Text(f"  {line}"))
+
+
+def _lines(block: Inline | Bullets) -> Iterable[str]:
+    return map(_letters, block.items if isinstance(block, Bullets) else [block])
+
+
+def _letters(text: Inline) -> str:
+    parts = text if isinstance(text, tuple) else (text,)
+    return one_line("".join(part.text if isinstance(part, Code) else part for part in parts))
+
+
+def _table(table: Table) -> RichTable:
+    made = RichTable(box=None, pad_edge=False)
+    for i, name in enumerate(table.head):
+        made.add_column(Text(name), justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
+    for row in table.rows:
+        made.add_row(*(Text(_letters(cell)) for cell in row))
+    return made
