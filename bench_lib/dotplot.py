@@ -118,15 +118,21 @@ class Places:
 
 def _draw(axes: Axes, y: float, point: Point, look: Look) -> None:
     if len(point.runs) > 1:
-        axes.plot(
-            point.runs, [y] * len(point.runs), ".", color=look.colour, alpha=0.35, markersize=4, zorder=1.9
-        )
+        level = [y] * len(point.runs)
+        axes.plot(point.runs, level, ".", color=look.colour, alpha=0.35, markersize=4, label="runs")
     if point.low is not None and point.high is not None:
-        axes.plot([point.low, point.high], [y, y], color=look.colour, linewidth=1.4, solid_capstyle="butt")
+        ends = [point.low, point.high]
+        axes.plot(ends, [y, y], color=look.colour, linewidth=1.4, solid_capstyle="butt", label="interval")
     if not math.isnan(point.value):
         inside = look.colour if look.filled else "white"
         axes.plot(
-            [point.value], [y], color=look.colour, marker=look.marker, markerfacecolor=inside, markersize=5
+            [point.value],
+            [y],
+            color=look.colour,
+            marker=look.marker,
+            markerfacecolor=inside,
+            markersize=5,
+            label=f"{'; '.join(part for part in point.line if part)}: {point.series}",
         )
     if point.text:
         axes.text(

@@ -29,6 +29,7 @@ from bench_lib.model import (
     Series,
     Status,
     Timing,
+    Work,
 )
 
 EPOCH = 1_700_000_000.0
@@ -71,6 +72,8 @@ class SyntheticCase:
     calls: int = 1
     quantities: Mapping[str, float] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)  # by stack; default: the stack's factor
+    work: Work = field(default_factory=Work)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def cases(count: int = 6, family: str = "launch", margin: float = 0.02) -> list[SyntheticCase]:
@@ -135,6 +138,8 @@ def measurement(
         calls=case.calls,
         turns=turns,
         quantities=case.quantities,
+        work=case.work,
+        facts=case.facts,
     )
     return Measurement(
         case.case,

@@ -5,18 +5,15 @@ import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from figures import assert_readable, said
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from bench_lib import canvas, charts, compare, sides, store
 from bench_lib.errors import UsageError
@@ -42,30 +39,6 @@ def comparison(*cases: CaseChange, canaries: tuple[CaseChange, ...] = ()) -> Com
 def many(count: int) -> list[CaseChange]:
     rng = np.random.default_rng(count)
     return [row(f"launch/op[n={i}]", math.exp(rng.normal(0, 0.05))) for i in range(count)]
-
-
-def tick_labels(axis: Axis) -> list[Text]:
-    """The labels that are drawn: matplotlib keeps some for ticks outside the axis."""
-    low, high = sorted(axis.get_view_interval())
-    at = 0 if axis.axis_name == "x" else 1
-    return [label for label in axis.get_ticklabels() if low <= label.get_position()[at] <= high]
-
-
-def axes_of(figure: Figure) -> list[Axis]:
-    return [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
-
-
-def texts(figure: Figure) -> list[Text]:
-    FigureCanvasAgg(figure).draw()
-    never = {
-        label for axis in axes_of(figure) for label in set(axis.get_ticklabels()) - set(tick_labels(axis))
-    }
-    found = [text for text in figure.findobj(Text) if text not in never]
-    return [text for text in found if text.get_visible() and text.get_text().strip()]
-
-
-def said(figure: Figure) -> str:
-    return "\n".join(text.get_text() for text in texts(figure))
 
 
 def labels(figure: Figure) -> list[str]:
@@ -120,20 +93,6 @@ def test_of_many_cases_the_largest_effects_are_drawn_and_it_says_so():
     assert set(shown) == set(sorted(effects, key=effects.get)[-60:])
     assert "The 60 largest effects of 200 cases are drawn." in said(figure).replace("\n", " ")
     assert "1 of 201 have no ratio and are not drawn." in said(figure).replace("\n", " ")
-
-
-def assert_readable(figure: Figure) -> None:
-    """Every text lies inside the figure, is large enough, and no two labels of an axis overlap."""
-    found = texts(figure)
-    edges = figure.bbox
-    for text in found:
-        box = text.get_window_extent()
-        inside = edges.x0 <= box.x0 and box.x1 <= edges.x1 and edges.y0 <= box.y0 and box.y1 <= edges.y1
-        assert inside, text.get_text()
-        assert text.get_fontsize() >= 8
-    for axis in axes_of(figure):
-        boxes = [label.get_window_extent() for label in tick_labels(axis)]
-        assert not any(a.overlaps(b) for a, b in pairwise(boxes))
 
 
 @pytest.mark.parametrize("count", [0, 3, 30, 200])

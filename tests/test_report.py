@@ -139,7 +139,9 @@ def metrics_of(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("family", ["launch", "ladder", "canary"])
+@pytest.mark.parametrize(
+    "family", ["launch", "ladder", "canary", "amp_conv", "cudnn_selection", "unified_memory"]
+)
 def test_every_metric_of_a_benchmark_file_is_defined(family):
     metrics = metrics_of(ROOT / "benchmarks" / f"bench_{family}.py")
     assert metrics or family == "canary"
