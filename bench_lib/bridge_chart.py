@@ -39,10 +39,18 @@ def waterfall(bridge: Bridge) -> Figure:
         _panel(axes, line, names)
     for axes in panels[len(lines) :]:
         axes.remove()
-    ends = f"{shown(bridge.stacks[0], 40)} to {shown(bridge.stacks[-1], 40)}"
-    title(figure, f"{ends}, step by step" if lines else f"{ends}: no case was measured in every step")
+    title(figure, _finding(bridge))
     figure.legend(handles=_marks(lines), loc="outside lower center", ncols=4)
     return figure
+
+
+def _finding(bridge: Bridge) -> str:
+    ends = f"{shown(bridge.stacks[0], 40)} to {shown(bridge.stacks[-1], 40)}"
+    if not bridge.means:
+        return f"{ends}: no case was measured in every step"
+    mean = bridge.means[0]
+    ratio = ratio_text(mean.whole.ratio)
+    return f"{ends} in {len(bridge.steps)} steps: {ratio} times the time in the mean over {mean.name}"
 
 
 def _chosen(bridge: Bridge) -> list[Line]:
@@ -54,7 +62,7 @@ def _chosen(bridge: Bridge) -> list[Line]:
 def _names(bridge: Bridge) -> list[str]:
     """The labels of the rows: the stacks of a step, under them what it exchanges."""
     steps = [
-        f"{shown(a, 30)} → {shown(b, 30)}\n{shown(exchanged(step), 48)}"
+        f"{shown(a, 30)} → {shown(b, 30)}\n{shown(exchanged(step).replace('->', '→'), 48)}"
         for (a, b), step in zip(pairwise(bridge.stacks), bridge.steps, strict=True)
     ]
     return [*steps, f"{shown(bridge.stacks[0], 30)} → {shown(bridge.stacks[-1], 30)}\nthe whole"]

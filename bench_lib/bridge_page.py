@@ -4,15 +4,17 @@ import csv as csv_writer
 import dataclasses
 import io
 import json as json_writer
+import sys
 from collections.abc import Iterable
 
+from bench_lib import terminal
 from bench_lib.bridge import Bridge, Line, Ratio, exchanged
 from bench_lib.bridge_chart import waterfall
 from bench_lib.canvas import ratio_text
 from bench_lib.charts import counts_text
 from bench_lib.journal import finite
 from bench_lib.model import Comparison
-from bench_lib.page import Bullets, Chart, Code, Inline, Section, Table
+from bench_lib.page import Bullets, Chart, Code, Inline, Section, Table, markdown
 
 _FIELDS = ("case_id", "step", "baseline", "candidate", "exchanges", "ratio", "low", "high", "change")
 
@@ -34,6 +36,16 @@ def sections(found: Bridge, charts: bool = True) -> list[Section]:
         left_out = tuple((Code(name), f": {why}") for name, why in found.left_out)
         made.append(Section("Left out of the bridge", (Bullets(left_out),)))
     return made
+
+
+def show(found: Bridge, form: str) -> None:
+    """Print it as `table`, `json`, `csv` or `md`; without its chart, which is for files."""
+    if form == "table":
+        terminal.show(title(found), sections(found, charts=False))
+    elif form == "md":
+        sys.stdout.write(markdown(title(found), sections(found, charts=False)))
+    else:
+        sys.stdout.write(json(found) if form == "json" else csv(found))
 
 
 def json(found: Bridge) -> str:

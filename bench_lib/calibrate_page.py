@@ -2,12 +2,14 @@
 
 import dataclasses
 import json as json_writer
+import sys
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from bench_lib import terminal
 from bench_lib.calibrate import EFFECTS, Calibration, CaseNoise
 from bench_lib.journal import finite
-from bench_lib.page import Bullets, Code, Inline, Section, Table
+from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
 from bench_lib.stats import ALPHA, FEWEST, MOST_ROUNDS, POWER
 from bench_lib.verdicts import Pairing
 
@@ -40,6 +42,14 @@ def sections(found: Calibration) -> list[Section]:
     if found.left_out:
         made.append(Section("Left out", (Bullets(tuple((Code(a), f": {b}") for a, b in found.left_out)),)))
     return [*made, Section("How to read this", (Bullets(_READING),))]
+
+
+def show(found: Calibration, form: str) -> None:
+    """Print it as `table`, `json` or `md`."""
+    if form == "table":
+        terminal.show(title(found), sections(found))
+    else:
+        sys.stdout.write(json(found) if form == "json" else markdown(title(found), sections(found)))
 
 
 def json(found: Calibration) -> str:

@@ -69,24 +69,34 @@ _HEAD = (
 _IDENTITY = ("stack_identity", "driver_identity", "machine_identity", "settings")
 
 
-def write_folder(comparison: Comparison, data: Data, out: Path, campaign: Data | None = None) -> Path:
+def write_folder(
+    comparison: Comparison,
+    data: Data,
+    out: Path,
+    campaign: Data | None = None,
+    more: Sequence[Section] = (),
+) -> Path:
     """Write the report of a comparison, of two sides or a contrast, into the folder `out`.
 
     `data` is what was measured on both sides, `campaign` all of the campaign they are in: the charts
-    of its families show every stack of it. Returns the path of report.md; the charts lie beside it as
-    PNG and SVG. Raises UsageError where `out` is a file.
+    of its families show every stack of it. `more` are sections that follow on what differs, such as
+    those of a bridge. Returns the path of report.md; the charts lie beside it as PNG and SVG. Raises
+    UsageError where `out` is a file.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, and a report is a folder; name another one with -o")
     title = f"{comparison.candidate} against {comparison.baseline}"
-    return write_markdown(title, sections(comparison, data, campaign), out)
+    return write_markdown(title, sections(comparison, data, campaign, more), out)
 
 
-def sections(comparison: Comparison, data: Data, campaign: Data | None = None) -> list[Section]:
+def sections(
+    comparison: Comparison, data: Data, campaign: Data | None = None, more: Sequence[Section] = ()
+) -> list[Section]:
     """The whole report in order; a section with nothing to show is left out."""
     made = (
         answer(comparison, data),
         what_differs(comparison),
+        *more,
         rows_section("Canaries", "Cases that no software upgrade should move.", comparison.canaries),
         Section(
             "At a glance",
