@@ -6,16 +6,12 @@ Exit codes: 0; 1 a case failed (`run`) or `--fail-on` matched; 2 wrong use; 4 re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bench_lib import __version__
-from bench_lib.errors import CudaGainsError, Refused, UsageError
-
-if TYPE_CHECKING:
-    from bench_lib.model import Comparison
-    from bench_lib.store import Data
+from bench_lib.errors import CudaGainsError, Refused
 
 app = typer.Typer(
     name="cuda-gains",
@@ -35,6 +31,14 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    MD = "md"
+
+
+class CalibrateFormat(StrEnum):
+    """How a calibration is printed."""
+
+    TABLE = "table"
+    JSON = "json"
     MD = "md"
 
 
@@ -79,8 +83,13 @@ Sides = Annotated[
     typer.Argument(
         metavar="A B",
         help="Baseline and candidate: a stack or arm of the campaign, CAMPAIGN/STACK, a campaign that "
-        "holds one stack, or a --benchmark-json file. With --contrast: one STACK, or none.",
+        "holds one stack, or a --benchmark-json file; more of them are a bridge of steps. With "
+        "--contrast: one STACK, or none.",
     ),
+]
+Check = Annotated[
+    str | None,
+    typer.Option("--check", metavar="CAMPAIGN", help="Of a bridge: a campaign that measured its ends apart."),
 ]
 Stacks = Annotated[list[str], typer.Argument(metavar="NAME...", help="Stacks by name.")]
 
@@ -163,15 +172,21 @@ def compare(
     fail_on: Annotated[
         list[FailOn] | None, typer.Option("--fail-on", help="Exit with 1 when a case did this.")
     ] = None,
+    check: Check = None,
 ) -> None:
-    """Compare two sides case by case: what differs, the canaries, each case, and the counts."""
-    from bench_lib import render
+    """Compare two sides case by case: what differs, the canaries, each case. More sides: step by step."""
+    from bench_lib import asked, bridge_page, render
 
-    comparison, _ = _compared(sides, campaign, results, contrast)
-    if output is Format.TABLE:
-        render.text(comparison)
+    if len(sides or ()) > 2 and contrast is None:
+        found, _ = asked.bridged(sides or (), campaign, results, check)
+        comparison = found.whole
+        bridge_page.show(found, output)
     else:
-        typer.echo(getattr(render, {"md": "markdown"}.get(output, output))(comparison), nl=False)
+        comparison, _ = asked.compared(sides or (), campaign, results, contrast)
+        if output is Format.TABLE:
+            render.text(comparison)
+        else:
+            typer.echo(getattr(render, {"md": "markdown"}.get(output, output))(comparison), nl=False)
     changes = {str(row.change) for row in comparison.cases}
     if changes & set(fail_on or ()):
         raise typer.Exit(1)
@@ -186,17 +201,43 @@ def report(
     campaign: Campaign = None,
     results: Results = Path("results"),
     contrast: Contrast = None,
+    check: Check = None,
 ) -> None:
-    """Write a comparison as Markdown with charts (PNG and SVG) into a folder."""
+    """Write a comparison, or a bridge, as Markdown with charts (PNG and SVG) into a folder."""
+    from bench_lib import asked, bridge_page, store
     from bench_lib import report as reports
     from bench_lib import sides as all_sides
-    from bench_lib import store
 
-    comparison, data = _compared(sides, campaign, results, contrast)
+    more = []
+    if len(sides or ()) > 2 and contrast is None:
+        bridge, data = asked.bridged(sides or (), campaign, results, check)
+        comparison, more = bridge.whole, bridge_page.sections(bridge)
+    else:
+        comparison, data = asked.compared(sides or (), campaign, results, contrast)
     of_a_file = any(side.endswith(".json") for side in sides or ())
     known = not of_a_file and comparison.campaign in all_sides.campaigns(results)
     whole = store.load(results, [comparison.campaign]) if known else None
-    typer.echo(reports.write_folder(comparison, data, out, whole))
+    typer.echo(reports.write_folder(comparison, data, out, whole, more))
+
+
+@app.command()
+def calibrate(
+    stack: Annotated[
+        str | None, typer.Argument(metavar="STACK", help="Where several were measured twice a round.")
+    ] = None,
+    campaign: Annotated[
+        str, typer.Option("--campaign", metavar="NAME", help="The campaign to calibrate.")
+    ] = "local",
+    results: Results = Path("results"),
+    contrast: Contrast = None,
+    output: Annotated[CalibrateFormat, typer.Option("--format", help="How to print it.")] = (
+        CalibrateFormat.TABLE
+    ),
+) -> None:
+    """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
+    from bench_lib import asked, calibrate_page
+
+    calibrate_page.show(asked.calibrated(stack, campaign, results, contrast), output)
 
 
 @app.command()
@@ -218,40 +259,6 @@ def chart(
     for one in drawn:
         for path in canvas.save(one.figure, out, one.name):
             typer.echo(path)
-
-
-def _compared(
-    given: list[str] | None, campaign: str | None, results: Path, contrast: str | None
-) -> "tuple[Comparison, Data]":
-    from bench_lib import compare as comparing
-    from bench_lib import sides
-
-    names = given or []
-    if contrast is not None:
-        if len(names) > 1:
-            raise UsageError(
-                f"--contrast compares inside one stack, but {len(names)} sides are named; name one or none"
-            )
-        parameter, baseline, candidate = _parse_contrast(contrast)
-        side = sides.whole_stack(names[0] if names else None, campaign, results)
-        return comparing.contrast(side, parameter, baseline, candidate), side.data
-    if len(names) != 2:
-        raise UsageError(
-            f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
-            "(stacks of --campaign, CAMPAIGN/STACK, or --benchmark-json files), or use --contrast"
-        )
-    a, b = sides.pair(names[0], names[1], campaign, results)
-    return comparing.compare(a, b), sides.joined(a, b)
-
-
-def _parse_contrast(text: str) -> tuple[str, str, str]:
-    parameter, equals, values = text.partition("=")
-    baseline, colon, candidate = values.partition(":")
-    if not (parameter and equals and baseline and colon and candidate):
-        raise UsageError(
-            f"--contrast {text!r} is not PARAMETER=BASELINE:CANDIDATE, such as runtime=11.8:12.4"
-        )
-    return parameter, baseline, candidate
 
 
 @app.command()

@@ -36,9 +36,10 @@ READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
     "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
     "canvas",
-    "runtimes", "launch_chart", "charts", "page", "losses",
+    "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
+    "bridge_chart", "bridge_page", "losses",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery",
-    "report",
+    "report", "asked",
 ]
 # fmt: on
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
