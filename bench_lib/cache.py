@@ -1,4 +1,4 @@
-"""The library cache: a folder a stack, with one library out of one wheel, whole or not there."""
+"""The library cache: a folder a stack, with libraries out of wheels, whole or not there."""
 
 import contextlib
 import os
@@ -10,27 +10,37 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 from bench_lib.errors import Unavailable, UsageError
 
-_DOWNLOAD_SECONDS = 600.0
-_LIBRARY = "libcudart.so.*"
-_MARK = "requirement"  # the file that says which wheel the library came from
+_DOWNLOAD_SECONDS = 3600.0  # a cuDNN has 700 MB
+_RUNTIME = "libcudart.so.*"
+_MARK = "requirement"  # the file that says which wheels the libraries came from
+
+Keep = Callable[[Path, Sequence[str]], dict[str, str]]  # wheel, its members -> member: place in the folder
 
 
 def folder(name: str) -> Path:
     """Where the files of stack `name` are, or would be: under $XDG_CACHE_HOME, or ~/.cache."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "cuda-gains" / "stacks" / name
+    return root() / "stacks" / name
 
 
-def find(name: str, requirement: str) -> Path | None:
-    """The cached library of a stack, None when there is none or it came from another wheel."""
-    mark = folder(name) / _MARK
-    if not mark.is_file() or mark.read_text() != requirement:
+def root() -> Path:
+    """The folder of everything that this suite caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "cuda-gains"
+
+
+def find(name: str, requirements: Sequence[str]) -> Path | None:
+    """The folder with a stack's libraries, None when there is none or they came from other wheels."""
+    found = folder(name)
+    try:
+        right = (found / _MARK).read_text() == "\n".join(requirements)
+    except OSError:
         return None
-    return next(folder(name).glob(_LIBRARY), None)
+    return found if right and next(found.rglob("lib*.so*"), None) else None
 
 
 def find_wheel(requirement: str, wheels: Path) -> Path | None:
@@ -44,27 +54,45 @@ def find_wheel(requirement: str, wheels: Path) -> Path | None:
     return None
 
 
-def unpack(name: str, requirement: str, wheel: Path) -> Path:
-    """Put the library of a wheel into the cache; the path of the library.
+def runtime_only(wheel: Path, members: Sequence[str]) -> dict[str, str]:
+    """Of a wheel the one libcudart, under its bare name."""
+    found = [m for m in members if PurePosixPath(m).match(_RUNTIME)]
+    if len(found) != 1:
+        raise UsageError(f"{wheel} holds {len(found)} files {_RUNTIME}, expected one")
+    return {found[0]: PurePosixPath(found[0]).name}
+
+
+def libraries_only(wheel: Path, members: Sequence[str]) -> dict[str, str]:
+    """Of a wheel its shared libraries, at nvidia/PART/lib/ as pip would put them."""
+    found = {m: m for m in members if re.fullmatch(r"nvidia/\w[\w.-]*/lib/lib[^/]+\.so[^/]*", m)}
+    if not found:
+        raise UsageError(f"{wheel} holds no library in nvidia/*/lib; is it a wheel of NVIDIA's?")
+    return found
+
+
+def unpack(name: str, requirements: Sequence[str], wheels: Sequence[Path], keep: Keep) -> Path:
+    """Put what `keep` chooses of some wheels into the cache; the folder.
 
     The folder appears by one rename, so a failure leaves the cache as it was. Raises UsageError
-    when the file is no wheel or holds no such library.
+    when a file is no wheel or holds no such library.
     """
     target = folder(name)
-    _writable(target.parent)
+    writable(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
-        library = _extract(wheel, made)
-        (made / _MARK).write_text(requirement)
-        if target.exists() and find(name, requirement) is None:
+        for wheel in wheels:
+            _extract(wheel, made, keep)
+        (made / _MARK).write_text("\n".join(requirements))
+        if target.exists() and find(name, requirements) is None:
             target.rename(Path(scratch) / "old")
-        with contextlib.suppress(OSError):  # another process was first: the same library
+        with contextlib.suppress(OSError):  # another process was first: the same libraries
             made.rename(target)
-    return target / library
+    return target
 
 
-def _writable(path: Path) -> None:
+def writable(path: Path) -> None:
+    """Make a folder of the cache; UsageError when it cannot be made or written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -73,22 +101,17 @@ def _writable(path: Path) -> None:
         raise UsageError(f"{path} cannot be written; make it writable or set XDG_CACHE_HOME elsewhere")
 
 
-def _extract(wheel: Path, into: Path) -> str:
-    """Write the wheel's library into a folder, under its bare name; that name."""
+def _extract(wheel: Path, into: Path, keep: Keep) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
-            members = [m for m in archive.namelist() if PurePosixPath(m).match(_LIBRARY)]
-            if len(members) != 1:
-                raise UsageError(f"{wheel} holds {len(members)} files {_LIBRARY}, expected one")
-            data = archive.read(members[0])
-    except (zipfile.BadZipFile, zlib.error, OSError) as error:
+            for member, place in keep(wheel, archive.namelist()).items():
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, (into / place).open("wb") as stream:
+                    shutil.copyfileobj(source, stream, 1 << 20)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise UsageError(f"{wheel} cannot be read as a wheel: {error}; fetch it again") from None
-    name = PurePosixPath(members[0]).name
-    with (into / name).open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return name
 
 
 def download(requirement: str, into: Path) -> Path:

@@ -4,7 +4,6 @@ This process only starts others and reads their journals: it never touches CUDA.
 is one file, rounds/<round>.json, written once every arm has all its cases.
 """
 
-import os
 import signal
 import tempfile
 import time
@@ -16,8 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from bench_lib import journal, merge, schedule, stacks, watch
-from bench_lib.errors import CudaGainsError, Refused, Unavailable, UsageError
+from bench_lib import environments, journal, merge, schedule, stacks, stock, watch
+from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status
@@ -100,14 +99,7 @@ def finished_rounds(folder: CampaignFolder) -> list[Path]:
 def _have_libraries(plan: Plan, console: Console) -> None:
     """Fetch what the stacks need, unless a folder of wheels says that there is no index."""
     for entry in plan.entries():
-        if entry.kind == "here":
-            continue
-        try:
-            stacks.cached_library(entry, plan.wheels)
-        except Unavailable:
-            if plan.wheels is not None:
-                raise
-            stacks.create(entry.name, progress=console.print, path=plan.stacks_file)
+        stock.have(entry, plan.wheels, console.print, plan.stacks_file)
 
 
 def _measure_rounds(campaign: _Campaign, seed: int) -> int:
@@ -203,11 +195,12 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     log = folder.path / "logs" / f"{run_id}.log"
     task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
     write_json(campaign.scratch / "task.json", task | {"skip": sorted(done)})
-    environment = {**os.environ, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
+    its = environments.environment(stacks.stack(plan.arms[arm], plan.stacks_file))
+    environment = {**its.variables, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins cost seconds, see Plan.arguments
     if plan.stacks_file is not None:
         environment[stacks.FILE_VARIABLE] = str(plan.stacks_file)
-    child = watch.start([*plan.program, *plan.arguments(plan.arms[arm])], environment, log)
+    child = watch.start([its.python, *plan.program[1:], *plan.arguments(plan.arms[arm])], environment, log)
     watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds)
     try:
         hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
@@ -239,8 +232,10 @@ def _keep(folder: CampaignFolder, run_id: str, status: Status | None, reason: st
 def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
     """What the process said of itself: after its end, a CUDA library may still crash at exit.
 
-    _DIED when it did not come to its end, whatever its return code.
+    _DIED when it did not come to its end, whatever its return code, unless it refused to go on.
     """
+    if returncode == _REFUSED:
+        return _REFUSED
     path = folder.table("runs", run_id)
     if not path.exists():  # no case was begun
         return {0: _NOTHING_SELECTED, 1: _DIED}.get(returncode, returncode)

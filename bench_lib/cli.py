@@ -64,7 +64,7 @@ class FailOn(StrEnum):
 
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of all campaigns.")]
 Campaign = Annotated[
-    str | None, typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in.")
+    str | None, typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local).")
 ]
 Wheels = Annotated[
     Path | None,
@@ -280,30 +280,46 @@ def stacks_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bench_lib import stacks
+    from bench_lib import stock
 
     table = Table("stack", "kind", "requirement", "here", box=None)
-    for row in stacks.listing():
+    for row in stock.listing():
         table.add_row(*(str(cell) for cell in row))
     Console().print(table)
 
 
-@stacks_app.command("create")
-def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
-    """Fetch what a stack needs into the cache."""
-    from bench_lib import stacks
+@stacks_app.command("show")
+def stacks_show(names: Stacks) -> None:
+    """Show what a stack is made of, where it lies, and the versions its libraries give."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bench_lib import stock
 
     for name in names:
-        typer.echo(f"{name}: {stacks.create(name, wheels=wheels)}")
+        table = Table(box=None, show_header=False)
+        for key, value in stock.described(name).items():
+            if value:
+                table.add_row(key, value)
+        Console().print(table)
+
+
+@stacks_app.command("create")
+def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
+    """Fetch what a stack needs into the cache, and check that it is what it declares."""
+    from bench_lib import stock
+
+    for name in names:
+        typer.echo(f"{name}: {stock.create(name, wheels, lambda line: typer.echo(line, err=True))}")
 
 
 @stacks_app.command("remove")
 def stacks_remove(names: Stacks) -> None:
     """Remove stacks from the cache."""
-    from bench_lib import stacks
+    from bench_lib import stock
 
     for name in names:
-        stacks.remove(name)
+        stock.remove(name)
         typer.echo(f"{name}: removed")
 
 

@@ -24,6 +24,7 @@ from bench_lib import cache, stacks
 from bench_lib.driver import Dim3, Library
 from bench_lib.errors import CudaError, Unavailable, UsageError
 from bench_lib.kernels import Cubin
+from bench_lib.stacks import StackEntry
 
 KNOWN_MAJORS = (11, 12, 13)
 _RELAXED_CAPTURE = 2
@@ -58,6 +59,20 @@ def locate(version: str, wheels: Path | None = None) -> Path:
     return stacks.cached_library(stacks.stack(f"cudart-{version}"), wheels)
 
 
+def of_stack(entry: StackEntry, wheels: Path | None = None) -> Path:
+    """The libcudart of a stack; Unavailable when it has none."""
+    if entry.kind == "cudart":
+        return stacks.cached_library(entry, wheels)
+    if entry.base is not None and entry.library != "cudart":
+        return of_stack(entry.base, wheels)
+    if entry.kind in ("here", "venv"):
+        return loaded_or_default()
+    found = next(stacks.libraries(entry, "libcudart.so.*"), None)
+    if found is None:
+        raise Unavailable(f"stack {entry.name} has no libcudart in nvidia/*/lib; add one to it")
+    return found
+
+
 def loaded_or_default() -> Path:
     """The libcudart of stack `here`: the one this process has loaded, else the one it would.
 
@@ -78,7 +93,7 @@ def _loaded() -> list[Path]:
     """The libcudarts in this process's memory map, without those that a ladder loaded there."""
     line = re.compile(r"^(?:\S+ +){5}(/.*/libcudart[^/]*\.so[^/]*)$", re.MULTILINE)
     mapped = [Path(found) for found in dict.fromkeys(line.findall(Path("/proc/self/maps").read_text()))]
-    ladders = (cache.folder("any").parent.resolve(), Path(tempfile.gettempdir()).resolve())
+    ladders = ((cache.root() / "stacks").resolve(), Path(tempfile.gettempdir()).resolve())
     found = [path for path in mapped if not any(path.is_relative_to(folder) for folder in ladders)]
     # torchvision brings a private copy, in torchvision.libs; the one torch uses counts
     return sorted(found, key=lambda path: path.parent.name.endswith(".libs"))
@@ -86,7 +101,7 @@ def _loaded() -> list[Path]:
 
 def _installed() -> list[Path]:
     found = [path for entry in sys.path for path in sorted(Path(entry).glob("nvidia/*/lib/libcudart.so.*"))]
-    wanted = _torch_cuda_major()
+    wanted, _, _ = torch_cuda().partition(".")
     return sorted(found, key=lambda path: _major_of(path) != wanted)
 
 
@@ -102,22 +117,25 @@ def _from_ldconfig() -> Iterator[Path]:
         yield from (Path(path) for path in re.findall(r"libcudart\.so\.\d\S* .*=> (\S+)", known))
 
 
-def _torch_cuda_major() -> int | None:
-    """The CUDA major of the installed torch, read from its files: importing it takes seconds."""
+def torch_cuda() -> str:
+    """The CUDA version of the installed torch ("12.4"), read from its files: importing it takes seconds.
+
+    "" without torch, or where it is built for the CPU.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return None
+        return ""
     try:
         text = (Path(spec.origin).parent / "version.py").read_text()
     except OSError:
-        return None
-    found = re.search(r"^cuda\b[^=]*= *'(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else None
+        return ""
+    found = re.search(r"^cuda\b[^=]*= *'(\d+\.\d+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
-def _major_of(path: Path) -> int | None:
+def _major_of(path: Path) -> str:
     found = re.search(r"\.so\.(\d+)", path.name)
-    return int(found[1]) if found else None
+    return found[1] if found else ""
 
 
 class Runtime:

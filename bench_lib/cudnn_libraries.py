@@ -9,14 +9,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench_lib import libraries
 from bench_lib.errors import NotApplicable, Unavailable
-from bench_lib.stacks import StackEntry
+from bench_lib.stacks import StackEntry, sites
 
 # The parts a forward convolution goes through, each after those it needs.
 _PARTS = {
@@ -42,19 +41,19 @@ class CudnnLibraries:
 
 
 def locate_cudnn(stack: StackEntry) -> CudnnLibraries:
-    """The cuDNN of a stack. Of `here`: the one that pip put beside torch, else ldconfig's.
+    """The cuDNN of a stack: the one in its nvidia/*/lib; for `here`, else ldconfig's.
 
     Raises Unavailable when there is none, NotApplicable for a stack that holds none. Imports no torch.
     """
-    if stack.kind != "here":
-        raise NotApplicable(f"stack {stack.name} holds no cuDNN")
-    places = [Path(entry) / "nvidia" for entry in sys.path if (Path(entry) / "nvidia").is_dir()]
-    found = [path for place in places for path in sorted(place.glob("cudnn/lib/libcudnn.so.*"))]
+    places = [] if stack.kind == "cudart" else [site / "nvidia" for site in sites(stack)]
+    found = [path for place in places for path in sorted(place.glob("*/lib/libcudnn.so.*"))]
     if found:
         folders = [
             f for place in places for part in ("cublas", "cuda_nvrtc", "cu[0-9]*") for f in _lib(place, part)
         ]
         return CudnnLibraries(found[0], tuple(dict.fromkeys(folders)))
+    if stack.kind != "here":
+        raise NotApplicable(f"stack {stack.name} holds no cuDNN")
     known = _ldconfig()
     if cudnn := [path for path in known if path.name.startswith("libcudnn.so.")]:
         return CudnnLibraries(cudnn[0], tuple(dict.fromkeys(path.parent for path in known)))

@@ -133,7 +133,7 @@ class Hooks:
         for item in cases:
             case = selection.case_of(item)
             bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
-        for line in self._banner(cases):
+        for line in (*self._banner(cases), *(f"cuda-gains: {doubt}" for doubt in self.run.doubts)):
             self._say(line)
 
     def _banner(self, cases: list[pytest.Item]) -> Iterator[str]:
@@ -176,6 +176,8 @@ class Hooks:
             raise
         with self._writing():
             self.run.finish()
+        if self.run.mismatch:
+            pytest.exit(f"ERROR: {self.run.mismatch}", returncode=pytest.ExitCode.USAGE_ERROR)
         ending.forget(self._errors)
         self._cleaner.after_case(nextitem is None or nextitem.path != item.path)
         return result

@@ -44,14 +44,29 @@ def facts(stack: StackEntry) -> dict[str, str]:
 
 def mapped(maps: Path = MAPS) -> dict[str, tuple[Path, ...]]:
     """The mapped files of each component, by path."""
+    named = [(path, path.name) for path in _files(maps)]
+    found = {c: tuple(path for path, name in named if p.match(name)) for c, p in _NAMES.items()}
+    return {component: paths for component, paths in found.items() if paths}
+
+
+def with_parts(component: str, maps: Path = MAPS) -> list[Path]:
+    """The mapped files of a component and of what comes with it: cuDNN's parts, cuBLASLt.
+
+    A copy that another package brought for itself (torchvision.libs) has a name of its own.
+    """
+    return [path for path in _files(maps) if re.match(rf"lib{component}[A-Za-z_]*\.so", path.name)]
+
+
+def _files(maps: Path) -> list[Path]:
+    """The mapped shared libraries, by path."""
     try:
         lines = maps.read_text(errors="replace").splitlines()
     except OSError:
-        return {}
-    files = sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line and " /" in line})
-    named = [(file, file.rpartition("/")[2]) for file in files]
-    found = {c: tuple(Path(f) for f, name in named if p.match(name)) for c, p in _NAMES.items()}
-    return {component: paths for component, paths in found.items() if paths}
+        return []
+    return [
+        Path(file)
+        for file in sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line and " /" in line})
+    ]
 
 
 def belonging(component: str, paths: Iterable[Path], stack: StackEntry) -> list[Path]:
@@ -59,12 +74,14 @@ def belonging(component: str, paths: Iterable[Path], stack: StackEntry) -> list[
 
     A cudart stack's runtime is the one in its cache folder. In stack `here`, a case (the ladder) may
     load other runtimes by path, from the cache and from copies of it: only a file in a place where
-    Python or the loader looks belongs to the stack.
+    Python or the loader looks belongs to the stack. Of any other stack it is all that was loaded.
     """
+    if stack.kind == "cudart":
+        own = cache.folder(stack.name).resolve()
+        return [p for p in paths if component != "cudart" or p.is_relative_to(own)]
     if stack.kind != "here":
-        return [p for p in paths if component != "cudart" or p.is_relative_to(cache.folder(stack.name))]
-    cached = cache.folder(stack.name).parent
-    places = _places()
+        return list(paths)
+    cached, places = (cache.root() / "stacks").resolve(), _places()
     return [p for p in paths if not p.is_relative_to(cached) and any(map(p.is_relative_to, places))]
 
 
@@ -164,7 +181,7 @@ def sha256(path: Path) -> str:
 
 
 def _file() -> Path:
-    return cache.folder("").parent / "sha256.json"
+    return cache.root() / "sha256.json"
 
 
 def _remembered() -> dict[str, str]:

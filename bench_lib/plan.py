@@ -38,7 +38,7 @@ class Plan:
     seed: int | None = None  # of all orders; drawn and stored when None
     watchdog_seconds: float = 60.0  # on top of a case's own budget
     idle_seconds: float = 120.0  # at most without a case: imports and collection
-    program: tuple[str, ...] = (sys.executable, "-m", "pytest")
+    program: tuple[str, ...] = (sys.executable, "-m", "pytest")  # each stack has its own interpreter
 
     def __post_init__(self) -> None:
         if not self.stacks:
@@ -103,7 +103,7 @@ def settle(plan: Plan) -> int:
     stored = _read(path) if path.exists() and plan.folder.exists() else {}
     asked: dict[str, Any] = {
         "stacks": list(plan.stacks),
-        "pins": {entry.name: list(entry.requirements) for entry in plan.entries()},
+        "pins": {entry.name: list(entry.pins) for entry in plan.entries()},
         "families": sorted(plan.families),
         "quick": plan.quick,
         "full": plan.full,

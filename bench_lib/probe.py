@@ -65,9 +65,15 @@ def identity(
         stack={**python_facts(), **libraries.facts(stack)},
         driver=_driver(gpu, detected),
         machine={**machine.facts(), "clocksource": clock_source(), **_gpu(gpu, detected)},
-        settings={**environment(os.environ), **(settings or {}), **_context(gpu)},
+        settings={**environment(_without_folder(os.environ, stack)), **(settings or {}), **_context(gpu)},
         quantities=dict(quantities or {}),
     )
+
+
+def _without_folder(variables: Mapping[str, str], stack: StackEntry) -> dict[str, str]:
+    """Where an unpacked stack lies is no setting: its folder is `STACK` in what points there."""
+    folder = str(stack.folder) if stack.folder is not None else ""
+    return {name: value.replace(folder, "STACK") if folder else value for name, value in variables.items()}
 
 
 def python_facts() -> dict[str, str]:

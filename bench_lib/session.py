@@ -11,11 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench_lib import bench_json, journal, libraries, probe, stacks
+from bench_lib import bench_json, environments, journal, libraries, preflight, probe, promises, stacks
 from bench_lib.bench import Bench, Conditions
-from bench_lib.errors import (
-    UsageError,
-)
+from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.options import Options, Task
 from bench_lib.stacks import StackEntry
@@ -77,6 +75,8 @@ class Run:
         self.statuses: dict[str, tuple[Status, str]] = {}  # by node id, in the order measured
         self.broken = ""  # why nothing more can be written
         self.dead = ""  # why the CUDA context cannot be used any more
+        self.mismatch = ""  # which version the stack declares, and which was loaded instead
+        self.doubts: tuple[str, ...] = ()  # about the stack on this machine, before the first case
         self.expected = 0
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
@@ -114,6 +114,7 @@ class Run:
         if self.options.wheels is not None and not self.options.wheels.is_dir():
             raise UsageError(f"--wheels {self.options.wheels} is not a folder; name the one with the wheels")
         self.target.check()
+        self._check_stack()
         self.target.lock()
         if self.options.json is not None:
             bench_json.begin(self.options.json)
@@ -124,9 +125,18 @@ class Run:
         try:
             self._journal.run(self._info(), probe.suite_commit())
             self._identify({})
-        except OSError:
+            if self.mismatch:
+                raise Refused(self.mismatch)
+        except (OSError, CudaGainsError):
             self._discard()
             raise
+
+    def _check_stack(self) -> None:
+        environments.require(self.stack, os.environ)
+        found = preflight.findings(self.stack, self.target.detected)
+        if fatal := [finding.sentence for finding in found if finding.fatal]:
+            raise Refused(f"stack {self.stack.name}: {fatal[0]}")
+        self.doubts = tuple(finding.sentence for finding in found)
 
     def _info(self) -> RunInfo:
         task, options = self.task, self.options
@@ -167,18 +177,25 @@ class Run:
         return self.current.bench
 
     def finish(self) -> None:
-        """The case in flight has ended: its line is on disk when this returns. Raises OSError."""
+        """The case in flight has ended: its line is on disk when this returns. Raises OSError.
+
+        A case that loaded another version than the stack declares has failed; see `mismatch`.
+        """
         assert self.current is not None
         measurement = self.current.finished()
         self.current = None
         try:
+            if self._loaded != _loaded():
+                self._identify({})
+            if self.mismatch:
+                measurement = dataclasses.replace(
+                    measurement, status=Status.FAILED, reason=self.mismatch, series=None
+                )
             self._open.case(measurement, self.options.policy.name)
         except OSError:
             self._close()  # half a line may be there: nothing may follow it
             raise
         self.statuses[measurement.nodeid] = (measurement.status, measurement.reason)
-        if self._loaded != libraries.mapped():
-            self._identify({})
 
     def bad(self) -> set[str]:
         """Node ids of the cases that did not end well."""
@@ -227,10 +244,11 @@ class Run:
         self.options.folder.journal(self.task.run_id).unlink(missing_ok=True)
 
     def _identify(self, quantities: dict[str, float]) -> None:
-        self._loaded = libraries.mapped()
+        self._loaded = _loaded()
         gpu = None if self.dead else self.target.opened
         found = probe.identity(self.stack, gpu, self._settings(), quantities, self.target.detected)
         self._open.identity(found)
+        self.mismatch = promises.broken(self.stack, found.stack)
 
     def _settings(self) -> dict[str, str]:
         found = {"module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
@@ -255,6 +273,11 @@ class Run:
         if self.target.opened is not None and not self.dead:
             found["event_pair_overhead_seconds"] = self.target.opened.event_overhead()
         return found
+
+
+def _loaded() -> object:
+    """What decides a stack's identity; it is told anew whenever this changes."""
+    return libraries.mapped(), probe.python_facts()
 
 
 def _check_room(folder: Path) -> None:

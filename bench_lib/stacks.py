@@ -1,10 +1,10 @@
-"""stacks.toml -> stacks by name, and the libraries they need: from the cache, a wheel or pip."""
+"""stacks.toml -> stacks by name: what each is made of, what it promises, and where its files lie."""
 
 import difflib
 import os
-import tempfile
+import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +15,24 @@ from bench_lib.layout import check_name
 
 FILE_VARIABLE = "CUDA_GAINS_STACKS"  # how a campaign tells its processes which file it reads
 
-# The keys of each kind. `here` is this Python as it is; `cudart` is one CUDA runtime by path.
-# Stacks with their own torch or libraries (venv, native, swap, path) will each be one more line.
-_KEYS: dict[str, frozenset[str]] = {
-    "here": frozenset({"kind"}),
-    "cudart": frozenset({"kind", "requirements", "declared"}),
+
+class _Keys(NamedTuple):
+    required: frozenset[str]
+    optional: frozenset[str] = frozenset()
+
+
+_KEYS: dict[str, _Keys] = {
+    "here": _Keys(frozenset({"kind"})),
+    "cudart": _Keys(frozenset({"kind", "requirements", "declared"})),
+    "native": _Keys(frozenset({"kind", "requirements", "declared"})),
+    "venv": _Keys(frozenset({"kind", "requirements", "declared"}), frozenset({"extra_index", "python"})),
+    "swap": _Keys(frozenset({"kind", "base", "library", "requirements", "declared"})),
+    "path": _Keys(frozenset({"kind", "folder", "declared"}), frozenset({"python"})),
 }
+
+SWAPPED = ("cudart", "cublas", "cudnn", "nccl")  # the libraries a swap can exchange
+PACKAGES = ("torch", "cupy", "triton")  # Python packages that a stack holds or does not
+_DECLARED = (*SWAPPED, "cublaslt", "nvrtc", *PACKAGES, "torch.cuda", "python", "numpy", "numba")
 
 
 @dataclass(frozen=True)
@@ -28,21 +40,24 @@ class StackEntry:
     """One entry of stacks.toml: what a stack is made of and which versions it promises."""
 
     name: str
-    kind: str  # here or cudart
+    kind: str  # here, cudart, native, venv, swap or path
     requirements: tuple[str, ...] = ()  # exact pins, NAME==VERSION
     declared: Mapping[str, str] = field(default_factory=dict)  # component -> version: cudart -> 12.4
+    extra_index: str = ""  # venv: a second package index
+    python: str = ""  # venv and path: the interpreter; "": this one
+    folder: Path | None = None  # path: the unpacked folder
+    base: "StackEntry | None" = None  # swap: the stack in which a library is exchanged
+    library: str = ""  # swap: the component that is exchanged
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Everything that decides what is in the stack, for a campaign's plan."""
+        base = () if self.base is None else (f"base {self.base.name}", *self.base.pins)
+        index = (self.extra_index,) if self.extra_index else ()
+        return (*base, *self.requirements, *index)
 
 
 HERE = StackEntry("here", "here")
-
-
-class StackRow(NamedTuple):
-    """One line of `cuda-gains stacks list`."""
-
-    name: str
-    kind: str
-    requirement: str
-    here: str
 
 
 def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
@@ -61,8 +76,12 @@ def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
         raise UsageError(f"{found} cannot be read: {error.strerror}; name another stacks file") from None
     except ValueError as error:
         raise UsageError(f"{found} is not valid TOML: {error}") from None
-    entries = {name: _entry(found, name, table) for name, table in content.items()}
-    return {HERE.name: HERE, **entries}
+    entries = {HERE.name: HERE}
+    for swaps in (False, True):  # what a swap changes must be there before it
+        for name, table in content.items():
+            if (isinstance(table, dict) and table.get("kind") == "swap") is swaps:
+                entries[name] = _entry(found, name, table, entries)
+    return {name: entries[name] for name in (HERE.name, *content)}
 
 
 def _default_file() -> Path | None:
@@ -73,7 +92,7 @@ def _default_file() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _entry(path: Path, name: str, table: Any) -> StackEntry:
+def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -> StackEntry:
     where = f"{path}: stack {name!r}"
     check_name("stack", name)
     if not isinstance(table, dict):
@@ -81,14 +100,24 @@ def _entry(path: Path, name: str, table: Any) -> StackEntry:
     kind = table.get("kind")
     if kind not in _KEYS:
         raise UsageError(f"{where} has kind {kind!r}, expected one of {', '.join(_KEYS)}{_hint(table)}")
+    required, optional = _KEYS[kind]
     for key in table:
-        if key not in _KEYS[kind]:
-            raise UsageError(f"{where} has the unknown key {key!r}; {_nearest(key, _KEYS[kind])}")
-    if missing := sorted(_KEYS[kind] - table.keys()):
+        if key not in required | optional:
+            raise UsageError(f"{where} has the unknown key {key!r}; {_nearest(key, required | optional)}")
+    if missing := sorted(required - table.keys()):
         raise UsageError(f"{where} lacks the key {missing[0]!r}, which kind {kind!r} needs")
-    entry = StackEntry(name, kind, _pins(where, table), _declared(where, table))
-    if kind == "cudart" and (len(entry.requirements) != 1 or set(entry.declared) != {"cudart"}):
-        raise UsageError(f"{where} needs exactly one requirement, and declared = {{ cudart = VERSION }}")
+    entry = StackEntry(
+        name,
+        kind,
+        _pins(where, table),
+        _declared(where, table),
+        _index(where, table),
+        _text(where, table, "python"),
+        _folder(path, where, table),
+        _base(where, table, known),
+        _text(where, table, "library"),
+    )
+    _check(where, entry)
     return entry
 
 
@@ -112,7 +141,60 @@ def _declared(where: str, table: Mapping[str, Any]) -> dict[str, str]:
         raise UsageError(
             f'{where} has declared {declared!r}, expected versions as text: {{ cudart = "12.4" }}'
         )
+    if table["kind"] != "cudart":
+        for key in declared:
+            if key not in _DECLARED:
+                raise UsageError(f"{where} declares the unknown {key!r}; {_nearest(key, _DECLARED)}")
     return dict(declared)
+
+
+def _text(where: str, table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str) or (key in table and not value):
+        raise UsageError(f"{where} has {key} {value!r}, expected text")
+    return value
+
+
+def _index(where: str, table: Mapping[str, Any]) -> str:
+    index = _text(where, table, "extra_index")
+    if "@" in index:
+        raise UsageError(f"{where} has a password in extra_index; give it to pip in ~/.netrc instead")
+    return index
+
+
+def _folder(path: Path, where: str, table: Mapping[str, Any]) -> Path | None:
+    """A folder is meant relative to the stacks file."""
+    folder = _text(where, table, "folder")
+    return (path.absolute().parent / Path(folder).expanduser()).resolve() if folder else None
+
+
+def _base(where: str, table: Mapping[str, Any], known: Mapping[str, StackEntry]) -> StackEntry | None:
+    name = _text(where, table, "base")
+    if not name:
+        return None
+    if name not in known:
+        raise UsageError(f"{where} has the base {name!r}, which is not there; {_nearest(name, known)}")
+    if known[name].kind not in ("here", "venv", "path"):
+        raise UsageError(
+            f"{where} has the base {name!r} of kind {known[name].kind}; a library is exchanged in a stack "
+            "of kind here, venv or path"
+        )
+    return known[name]
+
+
+def _check(where: str, entry: StackEntry) -> None:
+    """What the keys of an entry must be together."""
+    if entry.kind in ("cudart", "swap") and len(entry.requirements) != 1:
+        raise UsageError(f"{where} needs exactly one requirement, {len(entry.requirements)} are named")
+    if entry.kind == "cudart" and set(entry.declared) != {"cudart"}:
+        raise UsageError(f"{where} needs declared = {{ cudart = VERSION }}")
+    if entry.kind in ("native", "venv") and not entry.requirements:
+        raise UsageError(f"{where} has no requirements; name what it is made of")
+    if entry.kind == "swap":
+        if entry.library not in SWAPPED:
+            raise UsageError(f"{where} has library {entry.library!r}, expected one of {', '.join(SWAPPED)}")
+        if entry.library not in entry.declared:
+            raise UsageError(f"{where} does not declare the version of its {entry.library}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -128,21 +210,44 @@ def stack(name: str, path: Path | None = None) -> StackEntry:
     return entries[name]
 
 
+def declared(entry: StackEntry) -> dict[str, str]:
+    """Every version that a stack promises: a swap's own come before those of its base."""
+    base = {} if entry.base is None else declared(entry.base)
+    return {**base, **entry.declared}
+
+
 def holds(entry: StackEntry, package: str) -> bool:
     """Whether cases that need `package` (torch, cupy, triton) have a meaning in this stack.
 
-    Never in a cudart stack, whatever the machine's Python holds: it is not part of the stack.
+    What a stack does not declare counts as absent, whatever this machine's Python holds.
     """
+    if entry.base is not None:
+        return holds(entry.base, package)
     return entry.kind == "here" or package in entry.declared
 
 
+def sites(entry: StackEntry) -> tuple[Path, ...]:
+    """The folders in which a stack's Python packages and its nvidia/PART/lib lie, first come first."""
+    own = cache.folder(entry.name)
+    if entry.base is not None:
+        return (own, *sites(entry.base))
+    if entry.kind == "venv":
+        return tuple(sorted(own.glob("lib/python3*/site-packages")))
+    if entry.kind == "path" and entry.folder is not None:
+        return (entry.folder,)
+    return tuple(Path(place) for place in sys.path) if entry.kind == "here" else (own,)
+
+
+def libraries(entry: StackEntry, pattern: str) -> Iterator[Path]:
+    """The files of a stack that `pattern` names (libcudnn.so.*), in the order of its sites."""
+    for site in sites(entry):
+        yield from sorted(site.glob(f"nvidia/*/lib/{pattern}"))
+
+
 def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
-    """Whether the stack can be used without fetching anything."""
-    if entry.kind == "here":
-        return True
-    requirement = entry.requirements[0]
-    in_wheels = wheels is not None and cache.find_wheel(requirement, wheels) is not None
-    return in_wheels or cache.find(entry.name, requirement) is not None
+    """Whether a cudart stack's library can be used without fetching anything."""
+    in_wheels = wheels is not None and cache.find_wheel(entry.requirements[0], wheels) is not None
+    return in_wheels or cache.find(entry.name, entry.requirements) is not None
 
 
 def cached_library(entry: StackEntry, wheels: Path | None = None) -> Path:
@@ -150,9 +255,14 @@ def cached_library(entry: StackEntry, wheels: Path | None = None) -> Path:
 
     Raises Unavailable, with the command that fetches it, when neither is there.
     """
+    found = cache.find(entry.name, entry.requirements)
+    if found is None:
+        found = cache.unpack(entry.name, entry.requirements, [_wheel(entry, wheels)], cache.runtime_only)
+    return next(found.glob("libcudart.so.*"))
+
+
+def _wheel(entry: StackEntry, wheels: Path | None) -> Path:
     requirement = entry.requirements[0]
-    if (found := cache.find(entry.name, requirement)) is not None:
-        return found
     wheel = None if wheels is None else cache.find_wheel(requirement, wheels)
     if wheel is None:
         looked = "is not in the cache" if wheels is None else f"is neither in the cache nor in {wheels}"
@@ -160,40 +270,4 @@ def cached_library(entry: StackEntry, wheels: Path | None = None) -> Path:
             f"stack {entry.name} {looked} ({requirement}); "
             f"fetch it with `cuda-gains stacks create {entry.name}`"
         )
-    return cache.unpack(entry.name, requirement, wheel)
-
-
-def create(
-    name: str,
-    wheels: Path | None = None,
-    progress: Callable[[str], None] | None = None,
-    path: Path | None = None,
-) -> Path:
-    """Put what a stack needs into the cache, with pip unless `wheels` holds it; the library's path.
-
-    Raises Unavailable, naming the requirement, when it cannot be had; nothing half-made is left.
-    """
-    entry = stack(name, path)
-    if entry.kind == "here":
-        raise UsageError(f"stack {name!r} is this Python as it is; there is nothing to create")
-    if wheels is not None or at_hand(entry):
-        return cached_library(entry, wheels)
-    requirement = entry.requirements[0]
-    if progress is not None:
-        progress(f"{name}: fetching {requirement}")
-    with tempfile.TemporaryDirectory() as scratch:
-        return cache.unpack(name, requirement, cache.download(requirement, Path(scratch)))
-
-
-def remove(name: str, path: Path | None = None) -> None:
-    """Remove a stack's files from the cache; UsageError when it has none there."""
-    if not cache.remove(stack(name, path).name):
-        raise UsageError(f"stack {name!r} has no files in the cache; `cuda-gains stacks list` shows which do")
-
-
-def listing(path: Path | None = None) -> list[StackRow]:
-    """Every stack, and whether it can be used without fetching anything."""
-    return [
-        StackRow(e.name, e.kind, ", ".join(e.requirements), "yes" if at_hand(e) else "no")
-        for e in load_stacks(path).values()
-    ]
+    return wheel

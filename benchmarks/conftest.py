@@ -72,10 +72,9 @@ def pinned_buffer(gpu: Gpu) -> Iterator[Callable[[int], int]]:
 @pytest.fixture(scope="session")
 def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
     """The libcudart of this stack."""
-    from bench_lib import cudart, stacks
+    from bench_lib import cudart
 
-    path = stacks.cached_library(stack, wheels) if stack.kind == "cudart" else cudart.loaded_or_default()
-    return cudart.Runtime.load(path)
+    return cudart.Runtime.load(cudart.of_stack(stack, wheels))
 
 
 @pytest.fixture(scope="session")

@@ -12,19 +12,23 @@ LIBRARY = ROOT / "bench_lib"
 
 # Each module may import only modules that stand before it.
 # fmt: off
-BOTH = ["errors", "model", "units", "layout", "schema", "journal", "cache", "stacks"]
+BOTH = [
+    "errors", "model", "units", "layout", "schema", "journal",
+    "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
+]
 MEASURING = [
     # the device
     "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu",
     # taking samples
     "timer", "measure", "turns", "bench",
     # what was measured on
-    "machine", "libraries", "probe",
+    "machine", "libraries", "probe", "promises", "preflight",
     # the work of the families
     "launch", "first_launch",
     "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains",
     "param_swap", "allocation",
-    "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "cudnn", "path_convolution",
+    "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "observe", "cudnn",
+    "path_convolution",
     "worker", "conv_worker", "kernel_names", "tuned_workers",
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",

@@ -158,10 +158,10 @@ def stack_facts(paths, stack="here", **environment):
 def runtimes(fake_cuda, fake_wheels, tmp_path):
     """An environment, and its cache holding two runtimes."""
     code = (
-        "import json; from pathlib import Path; from bench_lib import cache;"
+        "import json; from pathlib import Path; from bench_lib.stacks import *;"
         "pins = {'11.8': 'nvidia-cuda-runtime-cu11==11.8.89', '12.4': 'nvidia-cuda-runtime-cu12==12.4.127'};"
         f"wheels = Path({str(fake_wheels)!r});"
-        "print(json.dumps({v: str(cache.unpack('cudart-' + v, r, cache.find_wheel(r, wheels))) "
+        "print(json.dumps({v: str(cached_library(StackEntry('cudart-' + v, 'cudart', (r,)), wheels)) "
         "for v, r in pins.items()}))"
     )
     changed = {k: v for k, v in fake_cuda.items() if os.environ.get(k) != v}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import stacks
+from bench_lib import stacks, stock
 from bench_lib.errors import Unavailable, UsageError
 
 CUDART = """
@@ -120,13 +120,13 @@ def test_a_library_comes_out_of_a_wheel_once(home: Path) -> None:
     assert library == home / "cache/cuda-gains/stacks/cudart-12.4/libcudart.so.12"
     assert library.read_bytes() == b"a library"
     assert stacks.cached_library(entry) == library  # the wheels are not needed any more
-    assert [row.here for row in stacks.listing()] == ["yes", "yes"]
+    assert [row.here for row in stock.listing()] == ["yes", "yes"]
 
 
 def test_another_pin_replaces_the_cached_library(home: Path) -> None:
     make_wheel(home / "wheels")
     make_wheel(home / "wheels", b"newer", version="12.4.2")
-    stacks.create("cudart-12.4", home / "wheels")
+    stock.create("cudart-12.4", home / "wheels")
     (home / "stacks.toml").write_text(CUDART.replace("12.4.1", "12.4.2"))
     entry = stacks.stack("cudart-12.4")
     assert not stacks.at_hand(entry)
@@ -137,9 +137,9 @@ def test_a_stack_that_is_not_there_names_the_command(home: Path) -> None:
     with pytest.raises(Unavailable, match=r"cuda-gains stacks create cudart-12\.4"):
         stacks.cached_library(stacks.stack("cudart-12.4"), home)
     with pytest.raises(UsageError, match="no files in the cache"):
-        stacks.remove("cudart-12.4")
+        stock.remove("cudart-12.4")
     with pytest.raises(UsageError, match="nothing to create"):
-        stacks.create("here")
+        stock.create("here")
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "no library", "two libraries"])
@@ -155,7 +155,7 @@ def test_a_bad_wheel_leaves_the_cache_as_it_was(home: Path, damage: str) -> None
         with zipfile.ZipFile(wheel, "a") as archive:
             archive.writestr("other/libcudart.so.12", b"")
     with pytest.raises(UsageError, match=r"some_runtime-12\.4\.1"):
-        stacks.create("cudart-12.4", home / "wheels")
+        stock.create("cudart-12.4", home / "wheels")
     assert files_under(home / "cache") == []
 
 
@@ -163,12 +163,12 @@ def test_a_cache_that_cannot_be_made_is_named(home: Path) -> None:
     make_wheel(home / "wheels")
     (home / "cache").write_text("a file where the cache should be")
     with pytest.raises(UsageError, match=r"cache/cuda-gains/stacks cannot be made .* set XDG_CACHE_HOME"):
-        stacks.create("cudart-12.4", home / "wheels")
+        stock.create("cudart-12.4", home / "wheels")
 
 
 def test_a_wheel_cannot_write_outside_the_cache(home: Path) -> None:
     make_wheel(home / "wheels", member="../../../libcudart.so.12")
-    stacks.create("cudart-12.4", home / "wheels")
+    stock.create("cudart-12.4", home / "wheels")
     stored = "cuda-gains/stacks/cudart-12.4/"
     assert files_under(home / "cache") == [f"{stored}libcudart.so.12", f"{stored}requirement"]
     assert list(home.glob("*.so*")) == []
@@ -179,11 +179,11 @@ def test_create_fetches_with_pip_and_remove_removes(home: Path, monkeypatch: pyt
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(home / "index"))
     said: list[str] = []
-    assert stacks.create("cudart-12.4", progress=said.append).read_bytes() == b"a library"
+    assert stock.create("cudart-12.4", progress=said.append).read_bytes() == b"a library"
     assert said == ["cudart-12.4: fetching some-runtime==12.4.1"]
-    assert stacks.create("cudart-12.4", progress=said.append).is_file()
+    assert stock.create("cudart-12.4", progress=said.append).is_file()
     assert len(said) == 1  # once only
-    stacks.remove("cudart-12.4")
+    stock.remove("cudart-12.4")
     assert files_under(home / "cache") == []
 
 
@@ -192,15 +192,15 @@ def test_a_failed_fetch_names_the_requirement_and_leaves_nothing(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(Unavailable, match=r"^some-runtime==12\.4\.1 could not be fetched .*--wheels DIR$"):
-        stacks.create("cudart-12.4")
+        stock.create("cudart-12.4")
     assert files_under(home / "cache") == []
 
 
 def test_two_processes_may_create_one_stack_at_once(home: Path) -> None:
     make_wheel(home / "wheels", b"x" * 1_000_000)
     code = (
-        "import sys; from pathlib import Path; from bench_lib import stacks\n"
-        "print(stacks.create('cudart-12.4', Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from bench_lib import stock\n"
+        "print(stock.create('cudart-12.4', Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(home / "wheels")]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]

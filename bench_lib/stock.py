@@ -1,0 +1,177 @@
+"""Which stacks are here, and having them here: created, checked, listed, removed."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench_lib import cache, environments, stacks, swaps, venvs
+from bench_lib.errors import CudaGainsError, Unavailable, UsageError
+from bench_lib.stacks import FILE_VARIABLE, StackEntry
+
+_OBSERVE_SECONDS = 300.0  # torch's import on a cold disk
+
+Progress = Callable[[str], None]
+
+
+class StackRow(NamedTuple):
+    """One line of `cuda-gains stacks list`."""
+
+    name: str
+    kind: str
+    requirement: str
+    here: str
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
+    """Whether a stack can be used without fetching anything."""
+    if entry.kind == "path":
+        return entry.folder is not None and (entry.folder / "activate").is_file()
+    if entry.kind == "venv":
+        return venvs.at_hand(entry)
+    if entry.base is not None and not at_hand(entry.base, wheels):
+        return False
+    in_wheels = wheels is not None and all(cache.find_wheel(pin, wheels) for pin in entry.requirements)
+    return in_wheels or cache.find(entry.name, entry.requirements) is not None or entry.kind == "here"
+
+
+def have(entry: StackEntry, wheels: Path | None, progress: Progress, path: Path | None = None) -> None:
+    """Create a stack unless it is here; with `wheels` nothing is fetched. Raises as `create`."""
+    if entry.kind == "cudart" and wheels is not None:
+        stacks.cached_library(entry, wheels)
+    elif entry.kind != "here" and not (at_hand(entry) and entry.kind != "path"):
+        create(entry.name, wheels, progress, path)
+
+
+def create(
+    name: str, wheels: Path | None = None, progress: Progress | None = None, path: Path | None = None
+) -> Path:
+    """Put what a stack needs into the cache and check what it promises; where it lies.
+
+    With `wheels` everything comes from that folder, else pip fetches it. Raises Unavailable, naming the
+    requirement, when it cannot be had, UsageError when it is not what its entry declares. After an error
+    nothing half-made is left.
+    """
+    entry, say = stacks.stack(name, path), progress or _silent
+    if entry.kind == "here":
+        raise UsageError(f"stack {name!r} is this Python as it is; there is nothing to create")
+    if entry.kind == "cudart":
+        return _runtime(entry, wheels, say)
+    if entry.base is not None:
+        have(entry.base, wheels, say, path)
+    was_there = at_hand(entry)
+    if not was_there:
+        _fill(entry, wheels, say)
+    try:
+        if entry.base is not None:
+            swaps.check(entry)
+        say(f"{name}: asking its libraries for their versions")
+        if broken := observe(entry, path)["broken"]:
+            raise UsageError(str(broken))
+    except CudaGainsError:
+        if not was_there and entry.kind != "path":
+            cache.remove(name)
+        raise
+    return entry.folder or cache.folder(name)
+
+
+def _runtime(entry: StackEntry, wheels: Path | None, say: Progress) -> Path:
+    if wheels is not None or stacks.at_hand(entry):
+        return stacks.cached_library(entry, wheels)
+    folder = _unpack(entry, None, say, cache.runtime_only)
+    return next(folder.glob("libcudart.so.*"))
+
+
+def _fill(entry: StackEntry, wheels: Path | None, say: Progress) -> None:
+    if entry.kind == "path":
+        environments.environment(entry)  # which says what is not there
+    elif entry.kind == "venv":
+        venvs.create(entry, wheels, say)
+    else:
+        _unpack(entry, wheels, say, cache.libraries_only)
+
+
+def _unpack(entry: StackEntry, wheels: Path | None, say: Progress, keep: cache.Keep) -> Path:
+    with tempfile.TemporaryDirectory() as scratch:
+        found = [_wheel(entry, pin, wheels, Path(scratch), say) for pin in entry.requirements]
+        return cache.unpack(entry.name, entry.requirements, found, keep)
+
+
+def _wheel(entry: StackEntry, pin: str, wheels: Path | None, scratch: Path, say: Progress) -> Path:
+    if wheels is None:
+        say(f"{entry.name}: fetching {pin}")
+        return cache.download(pin, scratch)
+    found = cache.find_wheel(pin, wheels)
+    if found is None:
+        raise Unavailable(f"{pin} of stack {entry.name} is not in {wheels}; put its wheel there")
+    return found
+
+
+def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
+    """What a stack's libraries say of themselves, in a process of the stack: `facts` and `broken`.
+
+    `broken` is the first promise of its entry that does not hold, "" when all do. Needs no GPU. Raises
+    UsageError when the stack's Python cannot run this suite or its libraries do not load.
+    """
+    environment = environments.environment(entry)
+    variables = dict(environment.variables) | ({} if path is None else {FILE_VARIABLE: str(path.absolute())})
+    command = [environment.python, "-P", "-m", "bench_lib.observe", entry.name]
+    try:
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=_OBSERVE_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"stack {entry.name} did not answer within {_OBSERVE_SECONDS:.0f} s") from None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise UsageError(
+            f"stack {entry.name}: {environment.python} cannot run this suite ({last}); "
+            "install cuda-gains for that Python or correct the entry"
+        ) from None
+    if "error" in answer:
+        raise UsageError(f"stack {entry.name}: {answer['error']}")
+    return answer
+
+
+def remove(name: str, path: Path | None = None) -> None:
+    """Remove a stack's files from the cache; UsageError when it has none there."""
+    entry = stacks.stack(name, path)
+    compiled = environments.compiled(name).exists()
+    shutil.rmtree(environments.compiled(name), ignore_errors=True)
+    if not cache.remove(entry.name) and not compiled:
+        raise UsageError(f"stack {name!r} has no files in the cache; `cuda-gains stacks list` shows which do")
+
+
+def listing(path: Path | None = None) -> list[StackRow]:
+    """Every stack, and whether it can be used without fetching anything."""
+    return [
+        StackRow(e.name, e.kind, ", ".join(e.requirements), "yes" if at_hand(e) else "no")
+        for e in stacks.load_stacks(path).values()
+    ]
+
+
+def described(name: str, path: Path | None = None) -> dict[str, str]:
+    """What an entry says, where the stack lies, and what its libraries say when it is here."""
+    entry = stacks.stack(name, path)
+    found = {"stack": name, "kind": entry.kind, "requirements": "\n".join(entry.requirements)}
+    if entry.base is not None:
+        found |= {"base": entry.base.name, "exchanges": entry.library}
+    found |= {"extra index": entry.extra_index}
+    found["declared"] = "\n".join(f"{key} {value}" for key, value in stacks.declared(entry).items())
+    if not at_hand(entry):
+        return {**found, "here": f"no; `cuda-gains stacks create {name}` makes it"}
+    if entry.kind != "here":
+        found["folder"] = str(entry.folder or cache.folder(name))
+    answer = observe(entry, path)
+    found["python"] = environments.environment(entry).python
+    found["observed"] = "\n".join(f"{key} {value}" for key, value in answer["facts"].items())
+    return {**found, "check": answer["broken"] or "what is declared is what is there"}
