@@ -36,7 +36,8 @@ _ONE = (1, 1, 1)
 # The 32-bit word of a page that each side writes; words 0 and 1 may hold an address of a chain.
 GPU_WORD, CPU_WORD = 0, 2
 
-_SLOW = 5.0  # a second touch that takes so many times the usual moved pages
+_SLOW = 5.0  # a second touch that takes so many times the usual moved pages ...
+_SLOW_CHECKS = 3  # ... when it is so in as many checks running
 
 
 def page_order(pages: int, order: str) -> NDArray[np.uint32]:
@@ -220,12 +221,12 @@ class _SecondTouch:
         self._slow = 0
 
     def check(self, side: str) -> None:
-        """Touch again; raise WrongResult when that was slow in two checks running (one may be noise)."""
+        """Touch again; raise WrongResult when that was slow in three checks running (fewer may be noise)."""
         seconds = self._touch()
         if self._usual is None:
             self._usual = min(self._touch() for _ in range(3))
         self._slow = self._slow + 1 if seconds > _SLOW * self._usual else 0
-        if self._slow > 1:
+        if self._slow >= _SLOW_CHECKS:
             raise WrongResult(
                 f"a second touch by the {side} took {seconds / self._usual:.0f} times the usual: the pages "
                 "were not there, and the time of a repetition would not be that of moving them"

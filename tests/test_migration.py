@@ -136,7 +136,7 @@ def planted(what, shown):
         move.act()
     setattr(block, what, lambda: None)  # the pages stay where they are
     try:
-        for _ in range(3):
+        for _ in range(4):
             move.before()
             move.act()
     except WrongResult as error:
