@@ -19,6 +19,7 @@ from bench_lib.verdicts import Pairing
 EFFECTS = (0.01, 0.02, 0.05)  # the effects that rounds are counted for
 SAFE = 2  # a margin is supported when it is at least this many A/A half-widths
 MOST_FALSE = 0.08  # share over all swaps above which the intervals themselves are doubted
+_ROUNDING = 1e-12
 _PARTS = {2: ("first", "last"), 3: ("first", "middle", "last")}
 
 
@@ -56,7 +57,7 @@ class Place:
     pairs: int  # at most, over the cases
     cases: int
     differing: int
-    at_least: float  # share of the swaps of the two with as many cases differing
+    as_far: float  # share of the swaps of the two under which they lie as far apart
     ratio: float  # geometric mean over the cases
 
 
@@ -72,7 +73,7 @@ class Calibration:
     cases: tuple[CaseNoise, ...]
     swaps: int  # relabellings of baseline and repeat that were tried, the data as they are among them
     swapped_share: float  # of cases differing, over all of them
-    at_least: float  # share of the relabellings with as many cases differing as there are
+    as_far: float  # share of the relabellings under which the two lie as far apart as they do
     places: tuple[Place, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
 
@@ -92,10 +93,10 @@ class Calibration:
         found = []
         if self.beyond:
             found.append(f"{self.beyond} of {len(self.cases)} cases differ from themselves beyond the margin")
-        if self.at_least < ALPHA:
+        if self.as_far < ALPHA:
             found.append(
-                f"only {100 * self.at_least:.1f} % of all swaps of the two give as many differing cases, so "
-                "the repeat is not like the baseline: look at the order of the runs, at caches, and at what "
+                f"only {100 * self.as_far:.1f} % of all swaps of the two set them as far apart, so the "
+                "repeat is not like the baseline: look at the order of the runs, at caches, and at what "
                 "ran beside them"
             )
         if self.swapped_share > MOST_FALSE:
@@ -126,7 +127,6 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
     log_ratios, names = aligned(rows)
     floor = np.array([row.floor for row in rows])
     swapped = stats.swapped(log_ratios, floor)
-    counts = swapped.sum(axis=0)
     return Calibration(
         baseline=null.baseline,
         repeat=null.candidate,
@@ -136,7 +136,7 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
         cases=_noise(rows, Pairing(null.pairing)),
         swaps=swapped.shape[1],
         swapped_share=float(swapped.mean()),
-        at_least=float((counts >= counts[0]).mean()),
+        as_far=_as_far(log_ratios),
         places=() if runs is None else _places(log_ratios, floor, _parts(null, names, runs)),
         left_out=tuple((row.case_id, f"{row.n} pairs, {FEWEST} needed") for row in every if row not in rows),
     )
@@ -165,6 +165,12 @@ def aligned(rows: Sequence[CaseChange]) -> tuple[Floats, list[str]]:
     for line, row in zip(matrix, rows, strict=True):
         line[[place[name] for name in row.pairs]] = row.log_ratios
     return matrix, names
+
+
+def _as_far(log_ratios: Floats) -> float:
+    """The share of swaps, the data as they are among them, under which the sides lie as far apart."""
+    lean = stats.leaning(log_ratios)
+    return float((lean >= lean[0] - _ROUNDING).mean())
 
 
 def _noise(rows: Sequence[CaseChange], pairing: Pairing) -> tuple[CaseNoise, ...]:
@@ -227,8 +233,8 @@ def _places(
         effects = stats.paired(apart, floor)
         enough = effects.n >= FEWEST
         if enough.any():
-            counts = stats.swapped(apart[enough], floor[enough]).sum(axis=0)
+            differing = int(effects.differs()[enough].sum())
             mean = float(np.exp(effects.mean[enough].mean()))
-            chance = float((counts >= counts[0]).mean())
-            found.append(Place(part, apart.shape[1], int(enough.sum()), int(counts[0]), chance, mean))
+            as_far = _as_far(apart[enough])
+            found.append(Place(part, apart.shape[1], int(enough.sum()), differing, as_far, mean))
     return tuple(found)

@@ -69,8 +69,8 @@ def _answer(found: Calibration) -> Iterable[str | Bullets]:
         f"{found.baseline} and {found.repeat}, {found.pairs} {unit}: {found.differing} of {number} cases "
         f"differ, {100 * share:.1f} % ({100 * ALPHA:g} % expected), and {found.beyond or 'none'} beyond the "
         f"margin (none expected). Over {tried} {found.swaps} swaps of the two within {unit} "
-        f"{100 * found.swapped_share:.1f} % of the cases differ; {100 * found.at_least:.0f} % of the swaps "
-        "give at least as many differing cases as there are."
+        f"{100 * found.swapped_share:.1f} % of the cases differ, and {100 * found.as_far:.0f} % of the swaps "
+        "set the two as far apart as they are."
     )
     yield Bullets(found.doubts) if found.doubts else "Nothing here speaks against a comparison."
     supported = sum(case.supports <= case.margin for case in found.cases)
@@ -121,11 +121,11 @@ def _places(found: Calibration) -> list[Table]:
     rows = tuple(
         (
             *(place.part, str(place.pairs), str(place.cases), str(place.differing)),
-            *(f"{100 * place.at_least:.0f} %", f"{place.ratio:.3f}"),
+            *(f"{100 * place.as_far:.0f} %", f"{place.ratio:.3f}"),
         )
         for place in found.places
     )
-    head = ("part", "pairs", "cases", "differ", "swaps with as many", "mean ratio")
+    head = ("part", "pairs", "cases", "differ", "swaps as far apart", "mean ratio")
     return [Table(head, rows)] if rows else []
 
 

@@ -163,6 +163,19 @@ def swapped(log_ratios: Floats, floor: Floats) -> NDArray[np.bool_]:
     return found
 
 
+def leaning(log_ratios: Floats) -> Floats:
+    """How far the two sides lie apart under each swap of `swapped`, from 0 to 1, over all cases at once.
+
+    The mean over the cases of abs(sum d) / sqrt(n sum d**2), which rises with a case's t. Cases that
+    share their runs lean together; so they do under the swaps, which makes this comparable over them.
+    """
+    values = np.where(np.isfinite(log_ratios), log_ratios, 0.0)
+    n = np.isfinite(log_ratios).sum(axis=1)
+    most = np.maximum(np.sqrt(n * (values**2).sum(axis=1)), np.finfo(float).tiny)
+    lean: Floats = (np.abs(values @ _swaps(log_ratios.shape[1])) / most[:, None]).mean(axis=0)
+    return lean
+
+
 def _swaps(pairs: int) -> Floats:
     """Signs, pairs x relabellings; none swapped in the first."""
     if pairs <= MOST_SWAPPED:
