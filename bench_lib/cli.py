@@ -292,12 +292,12 @@ def stacks_list() -> None:
 def stacks_show(names: Stacks) -> None:
     """Show what a stack is made of, where it lies, and the versions its libraries give."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from bench_lib import stock
 
     for name in names:
-        table = Table(box=None, show_header=False)
+        table = Table("", Column("", overflow="fold"), box=None, show_header=False)
         for key, value in stock.described(name).items():
             if value:
                 table.add_row(key, value)

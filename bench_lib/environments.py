@@ -112,7 +112,9 @@ def _marks(entry: StackEntry, found: Environment) -> dict[str, str]:
     preload = [str(exchanged(entry))] if entry.base is not None else []
     if hidden or preload:
         marks[startup.HIDDEN_VARIABLE], marks[startup.PRELOAD_VARIABLE] = ",".join(hidden), ":".join(preload)
-        path = [str(_startup_folder()), found.variables.get("PYTHONPATH", "")]
+        # Newer torch loads each library by its path, from the first nvidia/*/lib of sys.path that has it.
+        swapped = [str(cache.folder(entry.name))] if preload else []
+        path = [str(_startup_folder()), *swapped, found.variables.get("PYTHONPATH", "")]
         marks["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     return marks
 

@@ -173,5 +173,7 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
         found["folder"] = str(entry.folder or cache.folder(name))
     answer = observe(entry, path)
     found["python"] = environments.environment(entry).python
-    found["observed"] = "\n".join(f"{key} {value}" for key, value in answer["facts"].items())
+    seen = {key.removesuffix(".version"): value for key, value in answer["facts"].items()}
+    ours = [f"{key} {value}" for key, value in seen.items() if "." not in key or key == "torch.cuda"]
+    found["observed"] = "\n".join(ours)
     return {**found, "check": answer["broken"] or "what is declared is what is there"}
