@@ -49,15 +49,46 @@ def files_under(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
-def test_shipped_stacks_are_here_and_the_runtimes() -> None:
-    shipped = stacks.load_stacks(Path(__file__).parent.parent / "benchmarks" / "stacks.toml")
+SHIPPED = Path(__file__).parent.parent / "benchmarks" / "stacks.toml"
+
+
+def test_shipped_runtimes_declare_what_they_pin() -> None:
+    shipped = stacks.load_stacks(SHIPPED)
     versions = "11.7 11.8 12.0 12.1 12.2 12.3 12.4 12.5 12.6 12.8 12.9 13.0 13.1 13.2 13.3 13.4 13.5"
-    assert list(shipped) == ["here", *(f"cudart-{version}" for version in versions.split())]
-    for name, entry in shipped.items():
-        if name != "here":
-            version = name.removeprefix("cudart-")
-            assert entry.declared == {"cudart": version}
-            assert entry.requirements[0].partition("==")[2].startswith(f"{version}.")
+    runtimes = {name: entry for name, entry in shipped.items() if entry.kind == "cudart"}
+    assert list(runtimes) == [f"cudart-{version}" for version in versions.split()]
+    for name, entry in runtimes.items():
+        version = name.removeprefix("cudart-")
+        assert entry.declared == {"cudart": version}
+        assert entry.requirements[0].partition("==")[2].startswith(f"{version}.")
+
+
+def test_shipped_stacks_of_torch_are_a_bridge() -> None:
+    shipped = stacks.load_stacks(SHIPPED)
+    bridge = [name for name, entry in shipped.items() if entry.kind == "venv"]
+    assert bridge == ["cu118", "cu124", "cu126", "cu126-t29", "cu130-t29"]
+    for name in bridge:
+        entry, cuda = shipped[name], name[2:4] + "." + name[4]
+        pins = dict(pin.split("==") for pin in entry.requirements)
+        assert entry.declared["torch"] in (pins["torch"], f"{pins['torch']}+cu124")
+        assert entry.declared["torch.cuda"] == entry.declared["cudart"] == cuda
+        assert entry.declared["cupy"] == pins[f"cupy-cuda{name[2:4]}x"] == "13.6.0"
+        assert all(stacks.holds(entry, package) for package in ("torch", "cupy", "triton"))
+        assert entry.extra_index.endswith(name.partition("-")[0]) or name == "cu124"
+    old, new = shipped["cu118"].declared, shipped["cu124"].declared
+    assert {key for key in old if old[key] != new[key]} == {"torch", "torch.cuda", "cudart"}
+
+
+def test_shipped_native_stacks_pin_what_the_packing_tool_packs() -> None:
+    shipped = stacks.load_stacks(SHIPPED)
+    for name, major in (("native-11.8", "11"), ("native-12.4", "12")):
+        entry = shipped[name]
+        assert all(f"-cu{major}==" in pin for pin in entry.requirements)
+        assert entry.declared["cudart"] == name.removeprefix("native-")
+        versions = [pin.partition("==")[2] for pin in entry.requirements]
+        said = [entry.declared[key] for key in ("cudart", "nvrtc", "cublas", "cudnn", "nccl")]
+        assert all(v == d or v.startswith(f"{d}.") for v, d in zip(versions, said, strict=True))
+        assert not any(stacks.holds(entry, package) for package in ("torch", "cupy", "triton"))
 
 
 def test_the_file_is_found_from_a_checkout_and_from_elsewhere(
@@ -71,9 +102,35 @@ def test_the_file_is_found_from_a_checkout_and_from_elsewhere(
     assert list(stacks.load_stacks()) == ["here", "cudart-12.4"]
 
 
+VENV = '["a"]\nkind = "venv"\nrequirements = ["numpy==2.2.6"]\ndeclared = { numpy = "2.2.6" }\n'
+SWAP = """
+["b"]
+kind = "swap"
+base = "here"
+library = "cudnn"
+requirements = ["nvidia-cudnn-cu12==9.5.1.17"]
+declared = { cudnn = "9.5.1" }
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (VENV.replace("requirements", "requires"), "unknown key 'requires'; did you mean 'requirements'"),
+        (VENV + 'extra-index = "x"\n', "unknown key 'extra-index'; did you mean 'extra_index'"),
+        (VENV + 'extra_index = "https://me:secret@example.org/simple"\n', "has a password in extra_index"),
+        (VENV + "python = 3.12\n", "has python 3.12, expected text"),
+        (VENV.replace('["numpy==2.2.6"]', "[]"), "has no requirements"),
+        (VENV.replace("{ numpy", "{ numpi"), "declares the unknown 'numpi'; did you mean 'numpy'"),
+        (SWAP.replace('"here"', '"hear"'), "has the base 'hear', which is not there; did you mean 'here'"),
+        (SWAP.replace('"here"', '"cudart-12.4"') + CUDART, "of kind cudart; a library is exchanged in"),
+        (
+            SWAP.replace('= "cudnn"', '= "cufft"'),
+            "has library 'cufft', expected one of cudart, cublas, cudnn",
+        ),
+        (SWAP.replace("{ cudnn", "{ nccl"), "does not declare the version of its cudnn"),
+        (SWAP.replace('17"]', '17", "x==1"]'), "needs exactly one requirement, 2 are named"),
+        ('["c"]\nkind = "path"\ndeclared = {}\n', "lacks the key 'folder'"),
         (
             CUDART.replace("requirements", "requirments"),
             "unknown key 'requirments'; did you mean 'requirements'",
@@ -102,6 +159,27 @@ def test_an_unknown_stack_names_the_nearest(home: Path) -> None:
         stacks.stack("cudart-124")
     with pytest.raises(UsageError, match="cannot be read"):
         stacks.load_stacks(home / "nowhere.toml")
+
+
+def test_a_swap_may_stand_before_its_base_and_promises_what_both_do(home: Path) -> None:
+    path = home / "stacks.toml"
+    path.write_text(
+        SWAP.replace('"here"', '"a"') + VENV.replace("{ n", '{ torch = "2.6.0", cudnn = "9.1.0", n')
+    )
+    entry = stacks.stack("b")
+    assert entry.base == stacks.stack("a")
+    assert list(stacks.load_stacks()) == ["here", "b", "a"]
+    assert stacks.declared(entry) == {"torch": "2.6.0", "numpy": "2.2.6", "cudnn": "9.5.1"}
+    assert stacks.holds(entry, "torch")
+    assert not stacks.holds(entry, "cupy")
+    assert entry.pins == ("base a", "numpy==2.2.6", "nvidia-cudnn-cu12==9.5.1.17")
+
+
+def test_a_folder_is_meant_from_where_the_file_lies(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "stacks.toml").write_text('["c"]\nkind = "path"\nfolder = "down/c"\ndeclared = {}\n')
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("CUDA_GAINS_STACKS", "stacks.toml")
+    assert stacks.stack("c").folder == home / "down" / "c"
 
 
 def test_a_cudart_stack_holds_no_torch_whatever_is_installed(home: Path) -> None:
