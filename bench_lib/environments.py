@@ -88,6 +88,8 @@ def _sourced(script: Path, given: Mapping[str, str]) -> dict[str, str]:
     if done.returncode != 0:
         said = (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
         raise UsageError(f"{script} fails when bash sources it, with {done.returncode}: {said}")
+    if not done.stdout:
+        raise UsageError(f"{script} ends the shell that sources it; use `return` in it, not `exit`")
     pairs = (item.split("=", 1) for item in done.stdout.decode(errors="surrogateescape").split("\0") if item)
     after = {name: value for name, value in pairs if not name.startswith("BASH_FUNC_")}
     ours = {name: given[name] for name in _OF_THE_SHELL & given.keys()}
