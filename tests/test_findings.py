@@ -13,6 +13,7 @@ README = (ROOT / "README.md").read_text()
 RESULTS = ROOT / "results"
 LADDER = "h200-cudart-ladder"
 ROUNDS = "h200-cudart-rounds"
+CONVOLUTIONS = "h200-convolutions"
 RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
 
@@ -66,3 +67,74 @@ def test_no_runtime_comes_out_faster_or_slower_in_the_rounds(candidate):
     assert comparison.interleaved
     assert not comparison.canaries_moved
     assert min(row.n for row in comparison.cases) >= 10
+
+
+@pytest.fixture(scope="module")
+def convolutions():
+    return sides.whole_stack(None, CONVOLUTIONS, RESULTS)
+
+
+def speed_up_text(row) -> str:
+    return f"{1 / row.ratio:.2f} [{1 / row.high:.2f}, {1 / row.low:.2f}]"
+
+
+def precision(convolutions, baseline, candidate):
+    return compare.contrast(convolutions, "precision", baseline, candidate)
+
+
+@pytest.mark.parametrize(
+    ("line", "baseline", "candidate"),
+    [
+        ("fp32 to bf16 autocast", "fp32", "bf16-autocast"),
+        ("fp32 to TF32, which torch uses for convolutions unless told otherwise", "fp32", "tf32"),
+        ("TF32 to bf16 autocast", "tf32", "bf16-autocast"),
+    ],
+)
+def test_the_table_of_training_steps(convolutions, line, baseline, candidate):
+    rows = precision(convolutions, baseline, candidate).cases
+    (row,) = [row for row in rows if row.params.get("network") == "resnet50"]
+    assert row.change is Change.FASTER
+    assert row.n >= 5
+    assert f"| {line} | {speed_up_text(row)} |" in README
+
+
+def test_a_block_alone_loses(convolutions):
+    rows = precision(convolutions, "tf32", "bf16-autocast").cases
+    (row,) = [row for row in rows if row.params.get("network") == "bottleneck"]
+    assert row.change is Change.SLOWER
+    assert f"it loses ({speed_up_text(row)})" in README
+
+
+def test_single_convolutions(convolutions):
+    rows = precision(convolutions, "fp32", "bf16-autocast").cases
+    gains = [1 / row.ratio for row in rows if row.op == "conv"]
+    assert f"from {min(gains):.2f} times (the stem) to {max(gains):.1f}\ntimes" in README
+
+
+def test_a_small_network_trains_alike(convolutions):
+    rows = precision(convolutions, "fp32", "bf16-autocast").quantities
+    loss, accuracy = (
+        next(row for row in rows if row.op == "small_cnn" and row.unit == unit)
+        for unit in ("final_loss", "accuracy")
+    )
+    assert f"{loss.baseline:.3f} against {loss.candidate:.3f}" in README
+    assert f"{100 * accuracy.baseline:.1f} % against {100 * accuracy.candidate:.1f} %" in README
+
+
+def test_tuning_gains_and_loses(convolutions):
+    rows = compare.contrast(convolutions, "benchmark", "off", "on").cases
+    steady = [row for row in rows if row.metric == "time" and row.low is not None]
+    best, worst = min(steady, key=lambda row: row.ratio), max(steady, key=lambda row: row.low)
+    assert (best.change, worst.change) == (Change.FASTER, Change.SLOWER)
+    assert (best.op, best.params["precision"]) == ("conv_by_path", "fp32")
+    assert worst.params["precision"] == "fp16"
+    assert f"{speed_up_text(best)} times on one fp32" in README
+    assert f"lost on an fp16 one:\n{speed_up_text(worst)}" in README
+
+
+def test_what_tuning_costs(convolutions):
+    ok = convolutions.data.cases.query("op == 'tuning' and status == 'ok'")
+    samples = convolutions.data.samples.to_pandas()
+    seconds = samples[samples["case_id"].isin(ok["case_id"])].groupby(["run_id", "case_id"], observed=True)
+    medians = seconds["seconds"].median()
+    assert f"took {1e3 * medians.min():.1f} ms to {medians.max():.1f} s" in README
