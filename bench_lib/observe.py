@@ -37,7 +37,7 @@ def observe(entry: StackEntry) -> dict[str, object]:
 def _import(entry: StackEntry, package: str) -> None:
     try:
         importlib.import_module(package)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: a library it opens itself is missing
         if package in stacks.declared(entry):
             raise UsageError(f"{package} is declared, but it does not import: {error}") from None
 

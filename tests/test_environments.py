@@ -22,7 +22,7 @@ echo "a greeting"
 REPORT = """
 import json, os, sys
 found = {}
-for name in ("torch", "cupy", "triton", "numpy"):
+for name in sys.argv[1:]:
     try:
         found[name] = __import__(name).__name__
     except ImportError:
@@ -49,11 +49,15 @@ def write(home: Path, toml: str, activate: str) -> None:
         (home / "packed" / f"{name}.py").write_text("")
 
 
-def started(name: str) -> tuple[dict[str, str], dict[str, str], str]:
+def started(name: str, *packages: str) -> tuple[dict[str, str], dict[str, str], str]:
     """What a process of a stack can import, its variables and its interpreter."""
     its = environments.environment(stacks.stack(name))
     done = subprocess.run(
-        [its.python, "-c", REPORT], env=dict(its.variables), capture_output=True, text=True, check=True
+        [its.python, "-c", REPORT, *packages],
+        env=dict(its.variables),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: Any = json.loads(done.stdout)
     return found[0], found[1], found[2]
@@ -70,16 +74,16 @@ def test_an_activate_file_is_sourced_in_bash(home: Path) -> None:
 
 
 def test_what_a_packed_stack_does_not_declare_is_absent(home: Path) -> None:
-    packages, _, _ = started("packed")
+    packages, _, _ = started("packed", "torch", "cupy", "triton", "numpy")
     assert packages == {"torch": "absent", "cupy": "absent", "triton": "absent", "numpy": "numpy"}
     write(home, PATH.replace("{ ", '{ torch = "2.6.0", '), ACTIVATE)
-    assert started("packed")[0]["torch"] == "torch"
-    assert started("packed")[0]["triton"] == "absent"
+    assert started("packed", "torch")[0]["torch"] == "torch"
+    assert started("packed", "triton")[0]["triton"] == "absent"
 
 
 def test_nothing_is_hidden_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_GAINS_HIDDEN", "numpy")  # of a stack that this process is in
-    packages, variables, python = started("here")
+    packages, variables, python = started("here", "numpy")
     assert packages["numpy"] == "numpy"
     assert python == sys.executable
     assert "PYTHONPATH" not in variables

@@ -52,7 +52,7 @@ def write_needs(folder: Path) -> Path:
 def library(path: Path, source: str, *options: str, named: bool = True) -> Path:
     """A shared library from C source, its soname the name of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(fake_cuda.compiler()), "-shared", "-fPIC", "-xc", "-", "-o", str(path), *options]
+    command = [str(fake_cuda.compiler()), "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", str(path), *options]
     command += [f"-Wl,-soname,{path.name}"] if named else []
     subprocess.run(command, input=source, text=True, check=True)
     return path
