@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,12 @@ from bench_lib import stats
 from bench_lib.calibrate import aligned
 from bench_lib.compare import compare
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Change, Comparison, Status
-from bench_lib.replicates import SECONDS, replicates
+from bench_lib.model import CaseChange, Change, Comparison
+from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
 from bench_lib.stats import FEWEST
-from bench_lib.store import Data
 
+_IN_ROUND = ["case_id", "round"]
 _EXACT = 1e-9  # of a logarithm: more is not rounding
 
 
@@ -83,9 +82,11 @@ def bridge(sides: Sequence[Side], apart: tuple[Side, Side] | None = None) -> Bri
         raise UsageError(f"a bridge needs three stacks or more, {len(sides)} given")
     if apart and {*_runs(apart)} & {*_runs(sides)}:
         raise UsageError(f"{apart[0].campaign!r} holds the runs of the bridge; a check needs other ones")
-    common, left_out = _in_common(sides)
-    steps = tuple(compare(a, b) for a, b in pairwise(common))
-    whole = compare(common[0], common[-1])
+    values, left_out = _in_common([replicates(side.data) for side in sides])
+    # The repeat of the first stack is quoted with the whole, and once is enough.
+    bare = [replace(side, repeat=None) for side in sides]
+    steps = tuple(compare(bare[i], bare[i + 1], (values[i], values[i + 1])) for i in range(len(sides) - 1))
+    whole = compare(sides[0], sides[-1], (values[0], values[-1]))
     check = compare(*apart) if apart else None
     rows = _whole_rows(steps, whole)
     checked = {row.case_id: row for row in check.cases if row.ratio} if check else {}
@@ -109,36 +110,27 @@ def exchanged(step: Comparison) -> str:
     return ", ".join(one.component for one in parts) or "nothing"
 
 
-def _in_common(sides: Sequence[Side]) -> tuple[list[Side], list[tuple[str, str]]]:
-    """The sides without the values whose round lacks that case on another side."""
-    names = [_held(side.data) for side in sides]
-    common = set.intersection(*names)
+def _in_common(found: Sequence[Replicates]) -> tuple[list[Replicates], list[tuple[str, str]]]:
+    """The values of every side without those whose round lacks that case on another side."""
+    in_rounds = [of.values.loc[of.values["round"] != "", _IN_ROUND] for of in found]
+    held = [set(map(tuple, names.to_numpy())) for names in in_rounds]
+    common = set.intersection(*held)
     cases = {case for case, _ in common}
-    dropped = {name for name in set.union(*names) - common if name[0] in cases}
+    dropped = {name for name in set.union(*held) - common if name[0] in cases}
     why = "rounds lack it on one of the stacks and count in no step"
     rounds = pd.Series([case for case, _ in dropped], dtype=str).value_counts().sort_index()
-    return [_without(side, dropped) for side in sides], [(str(c), f"{n} {why}") for c, n in rounds.items()]
+    return [_without(of, dropped) for of in found], [(str(case), f"{n} {why}") for case, n in rounds.items()]
+
+
+def _without(found: Replicates, dropped: set[tuple[str, str]]) -> Replicates:
+    if not dropped:
+        return found
+    gone = [tuple(name) in dropped for name in found.values[_IN_ROUND].to_numpy()]
+    return replace(found, values=found.values[~np.array(gone)].reset_index(drop=True))
 
 
 def _runs(sides: Iterable[Side]) -> Iterable[str]:
     return (str(run) for side in sides for run in side.data.runs["run_id"])
-
-
-def _held(data: Data) -> set[tuple[str, str]]:
-    """The (case, round) that hold a value."""
-    values = replicates(data).values
-    times = values[(values["unit"] == SECONDS) & (values["round"] != "")]
-    return set(times[["case_id", "round"]].itertuples(index=False, name=None))
-
-
-def _without(side: Side, dropped: set[tuple[str, str]]) -> Side:
-    if not dropped:
-        return side
-    cases = side.data.cases
-    names = cases[["case_id", "round"]].itertuples(index=False, name=None)
-    gone = pd.Series([name in dropped for name in names], cases.index, dtype=bool)
-    kept = cases[~(gone & (cases["status"] == Status.OK))].reset_index(drop=True)
-    return replace(side, data=replace(side.data, cases=kept))
 
 
 def _whole_rows(steps: Sequence[Comparison], whole: Comparison) -> list[list[CaseChange]]:

@@ -12,7 +12,7 @@ from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.matching import match
 from bench_lib.model import NULL_SUFFIX, Comparison
-from bench_lib.replicates import replicates
+from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
 from bench_lib.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
 
@@ -22,8 +22,8 @@ ALTERNATE = (
 )
 
 
-def compare(a: Side, b: Side) -> Comparison:
-    """Baseline `a` against candidate `b`, case by case.
+def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = None) -> Comparison:
+    """Baseline `a` against candidate `b`, case by case; `values` of both where they are known already.
 
     Runs are paired within rounds where the sides share rounds; installations are where two drivers
     alternated; else runs are compared as independent ones, which every row then says. Raises
@@ -35,7 +35,7 @@ def compare(a: Side, b: Side) -> Comparison:
             f"{a.label!r} and {b.label!r} name the same runs; name two stacks, "
             "or the second run of a baseline as NAME#2"
         )
-    found_a, found_b = replicates(a.data), replicates(b.data)
+    found_a, found_b = measured = values or (replicates(a.data), replicates(b.data))
     in_rounds = _share_a_round(runs_a, runs_b)
     turns = None if in_rounds else alternations(runs_a, runs_b)
     pairing = Pairing.ROUNDS if in_rounds else Pairing.INSTALLATIONS if turns else Pairing.UNPAIRED
@@ -66,7 +66,7 @@ def compare(a: Side, b: Side) -> Comparison:
         notes=(
             *_canary_notes(groups),
             *_notes(a, b, pairing, turns),
-            *_against_itself(a, b),
+            *_against_itself(a, b, measured[0]),
             *bits(a.data.cases, b.data.cases),
         ),
     )
@@ -88,12 +88,12 @@ def _without_partner(a: Side, b: Side) -> list[tuple[str, str]]:
     return found
 
 
-def _against_itself(a: Side, b: Side) -> list[str]:
+def _against_itself(a: Side, b: Side, measured: Replicates) -> list[str]:
     """The baseline against its own repeat in one line, where the campaign holds that."""
     if a.repeat is None or set(a.repeat.runs["run_id"]) & set(b.data.runs["run_id"]):
         return []
     null = Side(a.label + NULL_SUFFIX, a.campaign, a.repeat)
-    line = calibrate.quoted(compare(replace(a, repeat=None), null))
+    line = calibrate.quoted(compare(replace(a, repeat=None), null, (measured, replicates(null.data))))
     return [line] if line else []
 
 

@@ -16,7 +16,7 @@ CANARY = synthetic.canaries()[0]
 DRIVERS = {"A": "535.104", "B": "550.54"}
 
 
-def write(results, order, *, runs=3, sessions=None, factor=1.0, gpu=0, start=0.0, measured=None):
+def write(results, order, *, runs=2, sessions=None, factor=1.0, gpu=0, start=0.0, measured=None):
     """Installations in this order ("ABAB"), a boot each, `runs` runs in each; campaigns `A` and `B`.
 
     `sessions`: what each installation brings with it, as the log of a factor.
@@ -85,7 +85,10 @@ def pooled(a, b):
     """The same runs with the driver's name taken away: plain unpaired runs."""
     nameless = [
         dataclasses.replace(
-            side, data=dataclasses.replace(side.data, runs=side.data.runs.assign(driver_identity=[{}] * 12))
+            side,
+            data=dataclasses.replace(
+                side.data, runs=side.data.runs.assign(driver_identity=[{}] * len(side.data.runs))
+            ),
         )
         for side in (a, b)
     ]
@@ -94,7 +97,7 @@ def pooled(a, b):
     return comparison.cases[0]
 
 
-@pytest.mark.parametrize("order", ["AB", "AAAB", "ABAB", "AAABBB", "ABABA"])
+@pytest.mark.parametrize("order", ["AB", "AAABBB", "ABABA"])
 def test_fewer_alternations_are_not_interleaved_and_it_is_said_what_would_help(tmp_path, order):
     write(tmp_path, order)
     comparison = compared(tmp_path)
