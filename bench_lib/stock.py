@@ -67,9 +67,9 @@ def create(
     if entry.base is not None:
         have(entry.base, wheels, say, path)
     was_there = at_hand(entry)
-    if not was_there:
-        _fill(entry, wheels, say)
     try:
+        if not was_there:
+            _fill(entry, wheels, say)
         if entry.base is not None:
             swaps.check(entry)
         say(f"{name}: asking its libraries for their versions")
@@ -77,7 +77,7 @@ def create(
             raise UsageError(str(broken))
     except CudaGainsError:
         if not was_there and entry.kind != "path":
-            cache.remove(name)
+            _remove(entry)
         raise
     return entry.folder or cache.folder(name)
 
@@ -144,11 +144,16 @@ def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
 
 def remove(name: str, path: Path | None = None) -> None:
     """Remove a stack's files from the cache; UsageError when it has none there."""
-    entry = stacks.stack(name, path)
-    compiled = environments.compiled(name).exists()
-    shutil.rmtree(environments.compiled(name), ignore_errors=True)
-    if not cache.remove(entry.name) and not compiled:
+    if not _remove(stacks.stack(name, path)):
         raise UsageError(f"stack {name!r} has no files in the cache; `cuda-gains stacks list` shows which do")
+
+
+def _remove(entry: StackEntry) -> bool:
+    """Remove a stack and what was compiled for it; whether there was anything."""
+    compiled = environments.compiled(entry.name)
+    was_there = compiled.exists()
+    shutil.rmtree(compiled, ignore_errors=True)
+    return cache.remove(entry.name) or was_there
 
 
 def listing(path: Path | None = None) -> list[StackRow]:

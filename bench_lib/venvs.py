@@ -83,16 +83,16 @@ def _make(entry: StackEntry, folder: Path, progress: Callable[[str], None]) -> N
     here = environments.environment(entry).variables
     python = environments.interpreter(entry, entry.python or sys.executable, here)
     progress(f"{entry.name}: making an environment with {python}")
-    done = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, text=True)
+    command = [python, "-m", "venv", "--without-pip", str(folder)]  # this Python's pip fills it
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         said = (done.stdout.strip() or done.stderr.strip() or "no reason given").splitlines()
         raise UsageError(f"stack {entry.name}: {python} -m venv failed ({' '.join(said)[:300]})")
 
 
 def _install(entry: StackEntry, folder: Path, wheels: Path | None, progress: Callable[[str], None]) -> None:
-    python = folder / "bin" / "python"
-    command = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    command += ["--only-binary=:all:", "--progress-bar=off"]
+    command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
+    command += ["--no-input", "--disable-pip-version-check", "--only-binary=:all:", "--progress-bar=off"]
     command += [] if wheels is None else ["--no-index", "--find-links", str(wheels.absolute())]
     command += ["--extra-index-url", entry.extra_index] if entry.extra_index and wheels is None else []
     with tempfile.TemporaryDirectory() as scratch:
