@@ -221,7 +221,7 @@ def test_an_incomplete_run_is_used_and_noted(tmp_path):
         ladder_run(tmp_path, bursts=(1,), complete=complete)
     comparison = read(tmp_path)
     assert comparison.cases[0].n == 3
-    assert comparison.notes == ("here: incomplete runs: 1; the cases finished in them are used",)
+    assert comparison.notes[0] == "here: incomplete runs: 1; the cases finished in them are used"
 
 
 def test_parameters_that_are_no_json_are_no_traceback(tmp_path):
