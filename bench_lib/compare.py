@@ -1,7 +1,5 @@
 """Two sides in, one Comparison out: what differs, the canaries, and each case with its change."""
 
-from dataclasses import replace
-
 import pandas as pd
 
 from bench_lib import calibrate
@@ -10,7 +8,7 @@ from bench_lib.differences import attribution, differences
 from bench_lib.errors import UsageError
 from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
-from bench_lib.matching import match
+from bench_lib.matching import Matched, match
 from bench_lib.model import NULL_SUFFIX, Comparison
 from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
@@ -35,14 +33,11 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
             f"{a.label!r} and {b.label!r} name the same runs; name two stacks, "
             "or the second run of a baseline as NAME#2"
         )
-    found_a, found_b = measured = values or (replicates(a.data), replicates(b.data))
-    in_rounds = _share_a_round(runs_a, runs_b)
-    turns = None if in_rounds else alternations(runs_a, runs_b)
-    pairing = Pairing.ROUNDS if in_rounds else Pairing.INSTALLATIONS if turns else Pairing.UNPAIRED
-    if turns:
-        found_a, found_b = (by_installation(found, turns.pairs) for found in (found_a, found_b))
-    on = "" if pairing is Pairing.UNPAIRED else "round"
-    matched = match(found_a, found_b, (a.label, b.label), on)
+    measured = values or (replicates(a.data), replicates(b.data))
+    turns = alternations(runs_a, runs_b)
+    pairing = _pairing(runs_a, runs_b, turns)
+    in_rounds = pairing is Pairing.ROUNDS
+    matched = _matched(a, b, measured, pairing, turns)
     groups = grouped(matched.rows, pairing)
     found = differences(runs_a, runs_b)
     return Comparison(
@@ -60,7 +55,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
         left_out=(
             *dict.fromkeys([*a.data.skipped, *b.data.skipped]),
             *(_without_partner(a, b) if in_rounds else ()),
-            *((f"run {run}", "its installation has no neighbour") for run in (turns.alone if turns else ())),
+            *(_without_neighbour(turns) if pairing is Pairing.INSTALLATIONS else ()),
             *matched.left_out,
         ),
         notes=(
@@ -70,6 +65,26 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
             *bits(a.data.cases, b.data.cases),
         ),
     )
+
+
+def _pairing(a: pd.DataFrame, b: pd.DataFrame, turns: Alternations | None) -> Pairing:
+    if _share_a_round(a, b):
+        return Pairing.ROUNDS
+    return Pairing.INSTALLATIONS if turns else Pairing.UNPAIRED
+
+
+def _matched(
+    a: Side,
+    b: Side,
+    measured: tuple[Replicates, Replicates],
+    pairing: Pairing,
+    turns: Alternations | None,
+) -> Matched:
+    labels = (a.label, b.label)
+    if pairing is Pairing.INSTALLATIONS and turns:
+        one, other = (by_installation(found, turns.pairs) for found in measured)
+        return match(one, other, labels, "round")
+    return match(*measured, labels, "round" if pairing is Pairing.ROUNDS else "")
 
 
 def _share_a_round(a: pd.DataFrame, b: pd.DataFrame) -> bool:
@@ -88,12 +103,20 @@ def _without_partner(a: Side, b: Side) -> list[tuple[str, str]]:
     return found
 
 
+def _without_neighbour(turns: Alternations | None) -> list[tuple[str, str]]:
+    return [(f"run {run}", "its installation has no neighbour") for run in (turns.alone if turns else ())]
+
+
 def _against_itself(a: Side, b: Side, measured: Replicates) -> list[str]:
     """The baseline against its own repeat in one line, where the campaign holds that."""
     if a.repeat is None or set(a.repeat.runs["run_id"]) & set(b.data.runs["run_id"]):
         return []
-    null = Side(a.label + NULL_SUFFIX, a.campaign, a.repeat)
-    line = calibrate.quoted(compare(replace(a, repeat=None), null, (measured, replicates(null.data))))
+    again = a.label + NULL_SUFFIX
+    rows = match(measured, replicates(a.repeat), (a.label, again), "round").rows
+    groups = grouped(rows, Pairing.ROUNDS)
+    canaries, moved, cases = groups.canaries, bool(groups.moved), groups.cases
+    null = Comparison(a.label, again, a.campaign, True, Pairing.ROUNDS, (), "", canaries, moved, cases)
+    line = calibrate.quoted(null)
     return [line] if line else []
 
 
@@ -116,7 +139,7 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
         notes.append(NOT_INTERLEAVED)
         if drivers_differ(a.data.runs, b.data.runs):
             notes.append(ALTERNATE)
-    if turns:
+    if turns and pairing is Pairing.INSTALLATIONS:
         notes.append(turns.note)
     stacks = set(a.data.runs["stack"]) | set(b.data.runs["stack"])
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
