@@ -35,7 +35,7 @@ def sections(found: Calibration) -> list[Section]:
     """The answer, families, places in the round, cases, and how to read them."""
     made = [
         Section("In short", tuple(_answer(found))),
-        Section("By family", (_families(found),)),
+        Section("By family", ("Medians over the cases of a family.", _families(found))),
         Section("By place in the round", (_places_text(found), *_places(found))),
         Section("Cases", (_cases(found),)),
     ]
@@ -97,7 +97,7 @@ def _families(found: Calibration) -> Table:
         )
         for (name, margin), cases in families.items()
     )
-    return Table((*head[:4], *(f"median {name}" for name in head[4:7]), *head[7:]), rows)
+    return Table(head, rows)
 
 
 def _medians(cases: Sequence[CaseNoise]) -> tuple[str, ...]:
@@ -150,4 +150,4 @@ def _percent(share: float) -> str:
 
 
 def _rounds(n: int) -> str:
-    return f"over {MOST_ROUNDS}" if n > MOST_ROUNDS else str(n)
+    return f"> {MOST_ROUNDS}" if n > MOST_ROUNDS else str(n)

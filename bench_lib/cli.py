@@ -64,7 +64,8 @@ class FailOn(StrEnum):
 
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of all campaigns.")]
 Campaign = Annotated[
-    str | None, typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local).")
+    str | None,
+    typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local)."),
 ]
 Wheels = Annotated[
     Path | None,

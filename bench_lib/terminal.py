@@ -38,7 +38,7 @@ def _letters(text: Inline) -> str:
 def _table(table: Table) -> RichTable:
     made = RichTable(box=None, pad_edge=False)
     for i, name in enumerate(table.head):
-        made.add_column(Text(name), justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
+        made.add_column(Text(name), justify="right" if i else "left", overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(_letters(cell)) for cell in row))
     return made

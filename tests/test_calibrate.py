@@ -1,18 +1,21 @@
 """A stack against itself: the share of false alarms, what can be seen past the noise, and who is told."""
 
 import dataclasses
+import io
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from rich.console import Console
 from synthetic import Noise
 from typer.testing import CliRunner
 
-from bench_lib import asked, calibrate, calibrate_page, cli, compare, page, sides, stats
+from bench_lib import asked, calibrate, calibrate_page, cli, compare, page, sides, stats, terminal
 from bench_lib.errors import UsageError
 from bench_lib.matching import Row
 from bench_lib.model import Case, Change, Comparison
@@ -338,3 +341,13 @@ def test_the_shipped_campaign_is_calibrated():
     supported = {case.case_id for case in found.cases if case.supports <= case.margin}
     assert "canary/sm_spin" in supported
     assert not any("metric=submit" in name for name in supported)
+
+
+def test_a_narrow_terminal_wraps_names_and_loses_nothing():
+    found = calibrate.calibrate(null(noise(2, 4)))
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, no_color=True)
+    terminal.show(calibrate_page.title(found), calibrate_page.sections(found), console)
+    letters = re.sub(r"\x1b\[[0-9;]*m|\s", "", out.getvalue())
+    for text in (f"{found.cases[0].high:.3f}]", "for5%", "f/op", "HowtoreadThis".lower()):
+        assert text.lower() in letters.lower()
