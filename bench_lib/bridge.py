@@ -117,9 +117,9 @@ def _in_common(found: Sequence[Replicates]) -> tuple[list[Replicates], list[tupl
     common = set.intersection(*held)
     cases = {case for case, _ in common}
     dropped = {name for name in set.union(*held) - common if name[0] in cases}
-    why = "rounds lack it on one of the stacks and count in no step"
+    why = "left out of every step, one of the stacks lacks it there; rounds:"
     rounds = pd.Series([case for case, _ in dropped], dtype=str).value_counts().sort_index()
-    return [_without(of, dropped) for of in found], [(str(case), f"{n} {why}") for case, n in rounds.items()]
+    return [_without(of, dropped) for of in found], [(str(case), f"{why} {n}") for case, n in rounds.items()]
 
 
 def _without(found: Replicates, dropped: set[tuple[str, str]]) -> Replicates:

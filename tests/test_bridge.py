@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from bench_lib import asked, bridge, bridge_chart, bridge_page, canvas, cli, sides
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, Change, Status
+from bench_lib.model import Case, CaseChange, Change, Status
 
 STACKS = {"a": 1.0, "b": 0.9, "c": 0.9, "d": 1.08}
 TRUTH = (0.9, 1.0, 1.2)  # of its three steps
@@ -104,8 +104,6 @@ def change(name, log_ratios):
 
 
 def synthetic_change(name, ratio):
-    from bench_lib.model import CaseChange
-
     return CaseChange(name, "f", "op", {}, "time", Change.UNCLEAR, "", ratio=ratio, n=8)
 
 
@@ -142,7 +140,10 @@ def test_a_round_that_one_stack_lacks_counts_in_no_step(tmp_path, lacking):
     assert [step.cases[0].n for step in (*found.steps, found.whole)] == [4, 4, 4]
     assert product(found.lines[0]) == pytest.approx(found.lines[0].whole.ratio, rel=1e-12)
     assert found.exact
-    assert ("launch/op", "1 rounds lack it on one of the stacks and count in no step") in found.left_out
+    assert (
+        "launch/op",
+        "left out of every step, one of the stacks lacks it there; rounds: 1",
+    ) in found.left_out
 
 
 def test_a_case_that_one_stack_never_measured_keeps_its_other_steps(tmp_path):
