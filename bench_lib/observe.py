@@ -15,6 +15,8 @@ from bench_lib import cudnn_libraries, environments, libraries, probe, promises,
 from bench_lib.errors import CudaGainsError, NotApplicable, UsageError
 from bench_lib.stacks import PACKAGES, StackEntry
 
+_NEEDED = ("pyarrow", "pytest_benchmark")  # by every process that measures
+
 # What a stack without torch is loaded from by its users; each after those it needs.
 _LIBRARIES = ("libcudart.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libnccl.so.*")
 
@@ -25,21 +27,24 @@ def observe(entry: StackEntry) -> dict[str, object]:
     Raises CudaGainsError when something that belongs to the stack cannot be loaded.
     """
     environments.require(entry, os.environ)
+    for package in _NEEDED:
+        _import(package, "needed to measure")
     for package in PACKAGES:
         if stacks.holds(entry, package):
-            _import(entry, package)
+            _import(package, "declared" if package in stacks.declared(entry) else "")
     if not stacks.holds(entry, "torch"):
         _load(entry)
     facts = {**probe.python_facts(), **libraries.facts(entry)}
     return {"facts": facts, "broken": promises.broken(entry, facts)}
 
 
-def _import(entry: StackEntry, package: str) -> None:
+def _import(package: str, why: str) -> None:
+    """Import a package; without a `why` it may be missing."""
     try:
         importlib.import_module(package)
     except (ImportError, OSError) as error:  # OSError: a library it opens itself is missing
-        if package in stacks.declared(entry):
-            raise UsageError(f"{package} is declared, but it does not import: {error}") from None
+        if why:
+            raise UsageError(f"{package} does not import ({error}); it is {why}") from None
 
 
 def _load(entry: StackEntry) -> None:
