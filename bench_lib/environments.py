@@ -73,7 +73,8 @@ def _activated(entry: StackEntry, given: dict[str, str]) -> Environment:
             f"stack {entry.name}: there is no {script}; unpack the stack there or correct its `folder`"
         )
     variables = _sourced(script, given)
-    python = entry.python or ("python3" if variables.get("PATH") != given.get("PATH") else sys.executable)
+    before, own = (shutil.which("python3", path=v.get("PATH", os.defpath)) for v in (given, variables))
+    python = entry.python or (own if own and own != before else sys.executable)
     return Environment(interpreter(entry, python, variables), variables)
 
 

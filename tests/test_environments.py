@@ -92,6 +92,8 @@ def test_nothing_is_hidden_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_activate_file_may_bring_its_own_python(home: Path) -> None:
     (home / "packed" / "bin").mkdir()
+    write(home, PATH, ACTIVATE + "export PATH=$here/bin:$PATH\n")
+    assert started("packed")[2] == sys.executable  # a folder of tools, without a Python
     (home / "packed" / "bin" / "python3").symlink_to(sys.executable)
     write(home, PATH, ACTIVATE + "export PATH=$here/bin:$PATH\n")
     assert started("packed")[2] == str(home / "packed" / "bin" / "python3")
