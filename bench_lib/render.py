@@ -127,7 +127,8 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
         shown = [row for row in rows if row.unit == SECONDS or row.change in _MOVED]
         yield _table(title, head, shown)
         if len(rows) > len(shown):
-            yield Text(f"and {len(rows) - len(shown)} that did not move or are unclear: --format md|csv|json")
+            hidden = len(rows) - len(shown)
+            yield Text(f"and {hidden} that did not move or are unclear: --format md, csv or json")
     if comparison.left_out:
         yield Text("\nleft out", style="bold")
         for line in left_out_lines(comparison.left_out):
@@ -166,7 +167,9 @@ def _kinds(comparison: Comparison) -> dict[str, tuple[CaseChange, ...]]:
 
 
 def _table(title: str, head: tuple[str, ...], rows: Sequence[CaseChange]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, expand=True)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, expand=True
+    )
     for name in head:
         numeric = name in _NUMBERS
         justify: Literal["right", "left"] = "right" if numeric else "left"
