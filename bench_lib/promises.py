@@ -44,9 +44,7 @@ def _not_exchanged(entry: StackEntry, loaded: Iterable[Path]) -> str:
     wanted = environments.exchanged(entry)
     found = [path.resolve() for path in loaded]
     if wanted not in found:
-        return (
-            f"stack {entry.name} exchanges {entry.library}, but {wanted} was not loaded; {_CORRECT}"
-        )
+        return f"stack {entry.name} exchanges {entry.library}, but {wanted} was not loaded; {_CORRECT}"
     others = [path for path in found if path.parent != wanted.parent]
     if not others:
         return ""
