@@ -158,7 +158,7 @@ class Bench:
     def _measure(self, fn: Fn, timer: Timer, work: Work, policy: Policy | None) -> None:
         self._refuse_second()
         spent = time.perf_counter() - self._begin
-        self._keep(measure(fn, timer, self.policy, self._log, work, self.budget_seconds, spent))
+        self._keep(measure(fn, timer, policy or self.policy, self._log, work, self.budget_seconds, spent))
 
     def _keep(self, series: Series) -> None:
         self._refuse_second()
