@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_benchmark
 
+from bench_lib.errors import UsageError
 from bench_lib.journal import Row, finite
 from bench_lib.model import Case, Series
 from bench_lib.schema import SCHEMA_VERSION
@@ -123,8 +124,15 @@ def write_empty(path: Path, ours: Row) -> None:
 def begin(path: Path) -> None:
     """Move an old file to NAME.old and put an empty document there: what a kill leaves is valid.
 
-    Makes the folder. Raises OSError when the file cannot be written.
+    Makes the folder. Raises UsageError for what is there and no regular file (a folder, a device: it
+    is left alone), OSError when the file cannot be written.
     """
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise UsageError(
+            f"--benchmark-json={path} cannot be written: it is {what}; choose another place, a file that "
+            "may be replaced"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         path.replace(path.with_name(f"{path.name}.old"))

@@ -101,6 +101,24 @@ def test_a_json_file_that_cannot_be_written_is_known_before_the_first_case(runs:
     assert not runs.table("cases")
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_only_a_regular_file_gives_way_to_the_json_file(runs: Runs, kind):
+    path = runs.path / "special"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(os.devnull)
+    done = runs.pytest(f"--benchmark-json={path}")
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: *cannot be written: it is *choose another place*"])
+    assert os.path.lexists(path)
+    assert not path.is_file()
+    assert not os.path.lexists(f"{path}.old")
+    assert not runs.table("cases")
+
+
 def test_launch_blocking_is_refused_where_a_gpu_could_be_measured(runs: Runs, monkeypatch):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     done = runs.pytest()
