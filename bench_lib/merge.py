@@ -59,8 +59,11 @@ def _joined(table: str, files: list[Path]) -> pa.Table:
 
 def _read(table: str, file: Path) -> pa.Table:
     try:
-        return schema.conform(table, pq.read_table(file, partitioning=None))
-    except (pa.ArrowException, OSError) as error:
+        with pq.ParquetFile(file, page_checksum_verification=True) as stored:  # a flipped bit must not pass
+            found = schema.conform(table, stored.read())
+        found.validate(full=True)
+        return found
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read ({error}); remove or restore it, then merge again") from None
     except DataError as error:
         raise DataError(f"{file} {error}") from None

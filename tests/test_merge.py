@@ -192,3 +192,18 @@ def test_the_status_of_a_dead_case_follows_a_cut_line(tmp_path: Path) -> None:
         "SIGSEGV",
         "r1",
     )
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_flipped_bit_is_named_and_the_file_stays(folder: CampaignFolder, table: str) -> None:
+    file = folder.table(table, "r22")
+    whole, group = file.read_bytes(), pq.read_metadata(file).row_group(0)
+    for column in map(group.column, range(group.num_columns)):
+        place = column.data_page_offset + column.total_compressed_size
+        if column.dictionary_page_offset is not None:
+            place -= column.data_page_offset - column.dictionary_page_offset
+        flipped = whole[: place - 1] + bytes([whole[place - 1] ^ 4]) + whole[place:]
+        file.write_bytes(flipped)
+        with pytest.raises(DataError, match=rf"{table}/r22\.parquet"):
+            merge.merge(folder.results, "c")
+        assert file.read_bytes() == flipped
