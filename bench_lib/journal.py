@@ -104,14 +104,14 @@ def _write_line(fd: int, event: str, record: Mapping[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The value with every NaN and infinity replaced by None, for strict JSON."""
+    """The value for strict JSON: NaN and infinity become None, text becomes what UTF-8 can hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
+        return {schema.text(str(k)): finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [finite(v) for v in value]
-    return value
+    return schema.text(value) if isinstance(value, str) else value
 
 
 def _case_record(measurement: Measurement) -> Row:

@@ -125,17 +125,43 @@ def table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def fitting(name: str, row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A row without the fields that do not fit their declared types, and why each does not."""
+    wrong: dict[str, str] = {}
+    for field in SCHEMAS[name]:
+        try:
+            _column(field, [row.get(field.name)])
+        except DataError as error:
+            wrong[field.name] = str(error)
+    return {key: value for key, value in row.items() if key not in wrong}, list(wrong.values())
+
+
+def text(value: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates (bytes of the system that were no text) are escaped."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
-    if pa.types.is_timestamp(field.type):
-        values = [None if v is None else round(v * 1e6) for v in values]
-    elif pa.types.is_map(field.type):
-        values = [sorted((v or {}).items()) for v in values]
-    elif pa.types.is_floating(field.type):
-        values = [None if v is None or not math.isfinite(v) else float(v) for v in values]
     try:
-        return pa.array(values, type=field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        return pa.array(_plain(field.type, values), type=field.type)
+    except (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError) as error:
         raise DataError(f"field {field.name!r} does not fit its type {field.type}: {error}") from None
+
+
+def _plain(kind: pa.DataType, values: list[Any]) -> list[Any]:
+    if pa.types.is_timestamp(kind):
+        return [None if v is None else round(v * 1e6) for v in values]
+    if pa.types.is_map(kind):
+        return [sorted((text(k), _text_or(v)) for k, v in (m or {}).items()) for m in values]
+    if pa.types.is_floating(kind):
+        return [None if v is None or not math.isfinite(v) else float(v) for v in values]
+    if pa.types.is_list(kind):
+        return [None if v is None else [_text_or(item) for item in v] for v in values]
+    return [_text_or(v) for v in values]
+
+
+def _text_or(value: Any) -> Any:
+    return text(value) if isinstance(value, str) else value
 
 
 def version_of(schema: pa.Schema) -> int:
