@@ -31,9 +31,18 @@ def status_of(error: BaseException) -> Status:
 
 def reason_of(error: BaseException) -> str:
     """Why, in one line."""
-    text = (str(getattr(error, "msg", None) or error).strip().splitlines() or [""])[0]
+    text = (text_of(error).strip().splitlines() or [""])[0]
     named = isinstance(error, CudaGainsError | pytest.skip.Exception | pytest.fail.Exception) and text
     return (text if named else f"{type(error).__name__}: {text}".removesuffix(": "))[:_REASON_LENGTH]
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, as text that every file can hold, even where saying it raises."""
+    try:
+        text = str(getattr(error, "msg", None) or error)
+    except Exception as second:
+        text = f"(its text cannot be told: {type(second).__name__})"
+    return text.encode("utf-8", "replace").decode()
 
 
 _STATUS: dict[type[BaseException], Status] = {
@@ -50,9 +59,11 @@ def forget(errors: list[BaseException]) -> None:
     """Let go of what the frames of failed cases hold: tensors would be pinned by them."""
     for first in errors:
         error: BaseException | None = first
-        while error is not None:
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
             traceback.clear_frames(error.__traceback__)
-            error = error.__cause__ or error.__context__
+            error = error.__context__ if error.__cause__ is None else error.__cause__
     errors.clear()
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest sets them for pdb
         if hasattr(sys, name):

@@ -16,6 +16,7 @@ import pytest
 
 from bench_lib import ending, selection
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
+from bench_lib.model import Status
 from bench_lib.options import Options, Task
 from bench_lib.target import CPU, CUDA, Cleaner, Target
 
@@ -171,16 +172,30 @@ class Hooks:
             self.run.start(selection.case_of(item), item.nodeid, margin, budget)
         try:
             result = yield
-        except BaseException:  # Ctrl-C, pytest.exit: the case in flight counts as not measured
-            self.run.current = None
+        except BaseException as error:
+            self._interrupted(error)
             raise
         with self._writing():
             self.run.finish()
+        if self.run.unkept:
+            item.session.testsfailed += 1
+            self._say(f"cuda-gains: {item.nodeid}: {self.run.unkept}")
         if self.run.mismatch:
             pytest.exit(f"ERROR: {self.run.mismatch}", returncode=pytest.ExitCode.USAGE_ERROR)
         ending.forget(self._errors)
         self._cleaner.after_case(nextitem is None or nextitem.path != item.path)
         return result
+
+    def _interrupted(self, error: BaseException) -> None:
+        """Ctrl-C, pytest.exit: the case in flight counts as not measured.
+
+        A case of a campaign that calls pytest.exit has failed: it would end every new process too.
+        """
+        if isinstance(error, pytest.exit.Exception) and self.run.task.round and self.run.current:
+            self.run.current.end(Status.FAILED, f"pytest.exit was called: {ending.reason_of(error)}")
+            with self._writing():
+                self.run.finish()
+        self.run.current = None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -220,9 +235,10 @@ class Hooks:
         error = call.excinfo.value
         if isinstance(error, Unavailable | NotApplicable):
             path, line, _ = item.location
-            report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, f"Skipped: {error}")
+            reason = f"Skipped: {ending.text_of(error)}"
+            report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, reason)
         elif isinstance(error, CudaGainsError):
-            report.longrepr = str(error)
+            report.longrepr = ending.text_of(error)
         if self.active and ours:
             self._note_end(item, error, call.when)
         return report
@@ -270,12 +286,12 @@ class Hooks:
     def _keep(self, session: pytest.Session, write: Callable[[], None]) -> None:
         try:
             write()
-        except (OSError, CudaGainsError) as error:
+        except Exception as error:
             self._failed(session, error)
 
     def _failed(self, session: pytest.Session, error: Exception) -> None:
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        self._say(f"cuda-gains: not all results could be written: {error}")
+        self._say(f"cuda-gains: not all results could be written: {ending.text_of(error)}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:

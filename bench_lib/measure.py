@@ -72,7 +72,7 @@ def measure(
     flags = [
         (*s.flags, *extra) for s, extra in zip(samples, _flags(looks, len(samples), maximum), strict=True)
     ]
-    seconds = checked(tuple(s.seconds for s in samples))
+    seconds = checked(tuple(float(s.seconds) for s in samples))
     return Series(
         seconds=seconds,
         flags=tuple(join_flags(f) for f in flags) if any(flags) else (),

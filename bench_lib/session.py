@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench_lib import bench_json, environments, journal, libraries, preflight, probe, promises, stacks
+from bench_lib import bench_json, ending, environments, journal, libraries, preflight, probe, promises, stacks
 from bench_lib.bench import Bench, Conditions
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.model import Case, Measurement, RunInfo, Status
@@ -77,6 +77,7 @@ class Run:
         self.dead = ""  # why the CUDA context cannot be used any more
         self.mismatch = ""  # which version the stack declares, and which was loaded instead
         self.doubts: tuple[str, ...] = ()  # about the stack on this machine, before the first case
+        self.unkept = ""  # why the last case, though it ended well, is written as failed
         self.expected = 0
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
@@ -164,6 +165,7 @@ class Run:
             nodeid=nodeid,
             started_at=time.time(),
         )
+        self.unkept = ""
         self._open.start(nodeid, case.case_id, budget_seconds, known, self.options.policy.name)
         self.current = InFlight(known, budget_seconds)
 
@@ -182,9 +184,18 @@ class Run:
         A case that loaded another version than the stack declares has failed; see `mismatch`.
         """
         assert self.current is not None
-        measurement = self.current.finished()
-        self.current = None
+        flight, self.current = self.current, None
         try:
+            measurement = self._kept(flight)
+        except OSError:
+            self._close()  # half a line may be there: nothing may follow it
+            raise
+        self.statuses[measurement.nodeid] = (measurement.status, measurement.reason)
+
+    def _kept(self, flight: InFlight) -> Measurement:
+        """The measurement as it was written; what cannot be written is a failed case, and `unkept`."""
+        try:
+            measurement = flight.finished()
             if self._loaded != _loaded():
                 self._identify({})
             if self.mismatch:
@@ -193,9 +204,14 @@ class Run:
                 )
             self._open.case(measurement, self.options.policy.name)
         except OSError:
-            self._close()  # half a line may be there: nothing may follow it
             raise
-        self.statuses[measurement.nodeid] = (measurement.status, measurement.reason)
+        except Exception as error:  # of what a case left; no part of its line has been written
+            if flight.status is Status.OK:
+                self.unkept = f"its results cannot be kept: {ending.reason_of(error)}"
+            flight.end(Status.FAILED, self.unkept)
+            measurement = dataclasses.replace(flight.measurement, status=flight.status, reason=flight.reason)
+            self._open.case(measurement, self.options.policy.name)
+        return measurement
 
     def bad(self) -> set[str]:
         """Node ids of the cases that did not end well."""
