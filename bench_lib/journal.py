@@ -23,11 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench_lib import __version__, schema
-from bench_lib.errors import DataError
-from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.errors import DataError, UsageError
+from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
 
 Row = dict[str, Any]
+
+_KEYS = ("run_id", "campaign", "stack", "arm", "round", "device")  # of a run, in all its rows
 
 
 class Journal:
@@ -158,10 +160,14 @@ def _case_record(measurement: Measurement) -> Row:
 def read(path: Path) -> list[Row]:
     """The events of a journal, in order. A last line cut off by a crash is left out.
 
-    Raises DataError when any other line is not an event, or the first one is not `run`.
+    Raises DataError when it cannot be read, any other line is not an event, or the first one is not
+    the `run` event of the run that the file is named after.
     """
     events: list[Row] = []
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})") from None
     for number, line in enumerate(lines[:-1], start=1):
         try:
             event = json.loads(line)
@@ -172,9 +178,23 @@ def read(path: Path) -> list[Row]:
                 break  # the last whole line may hold a block that never reached the disk
             raise DataError(f"{path}: line {number} is not a journal event") from None
         events.append(event)
-    if not events or events[0]["event"] != "run" or "run_id" not in events[0]:
+    if not events or events[0]["event"] != "run":
         raise DataError(f"{path}: does not begin with a run event; it is not a journal of this suite")
+    _check_run(path, events[0])
     return events
+
+
+def _check_run(path: Path, run: Row) -> None:
+    if missing := [key for key in _KEYS if not isinstance(run.get(key), str)]:
+        raise DataError(f"{path}: its run event has no {missing[0]}; it is not a journal of this suite")
+    try:
+        check_name("run", run["run_id"])
+    except UsageError as error:
+        raise DataError(f"{path}: {error}") from None
+    if run["run_id"] != path.stem:
+        raise DataError(
+            f"{path}: holds run {run['run_id']!r}, expected the one it is named after; rename or remove it"
+        )
 
 
 def in_flight(events: list[Row]) -> Row | None:
@@ -202,8 +222,10 @@ def append_status(path: Path, status: Status, reason: str) -> Row | None:
     if started is None:
         return None
     case = {key: value for key, value in started.items() if key not in ("event", "at", "budget_seconds")}
-    case |= {"status": status, "reason": reason, "wall_seconds": time.time() - started["at"]}
-    case.setdefault("family", case["case_id"].partition("/")[0])
+    case |= {"status": status, "reason": reason}
+    if isinstance(started.get("at"), int | float):
+        case["wall_seconds"] = time.time() - started["at"]
+    case.setdefault("family", str(case.get("case_id")).partition("/")[0])
     _append(path, "case", case)
     return case
 
@@ -225,22 +247,51 @@ def _append(path: Path, event: str, record: Mapping[str, Any]) -> None:
 
 
 def rows(events: list[Row]) -> dict[str, list[Row]]:
-    """The rows of the three tables that a journal's events stand for."""
+    """The rows of the three tables that a journal's events stand for, as they were written.
+
+    Raises DataError when the samples of a case are no list.
+    """
     run = _run_row(events)
-    keys = {key: run[key] for key in ("run_id", "campaign", "stack", "arm", "round", "device")}
-    cases: list[Row] = []
-    samples: list[Row] = []
-    for event in events:
-        if event["event"] != "case":
-            continue
-        case = {**event, **keys}
-        cases.append(case)
-        case_keys = {f.name: case.get(f.name) for f in schema.SCHEMAS["samples"]}
-        flags = event.get("flags") or []
-        for i, seconds in enumerate(event.get("seconds") or []):
-            flag = flags[i] if i < len(flags) else ""
-            samples.append({**case_keys, "sample": i, "seconds": seconds, "flags": flag})
-    return {"samples": samples, "cases": cases, "runs": [run]}
+    cases = [{**case, **{key: run[key] for key in _KEYS}} for case in events if case["event"] == "case"]
+    return {"samples": [row for case in cases for row in _samples(case)], "cases": cases, "runs": [run]}
+
+
+def fitted_rows(events: list[Row]) -> dict[str, list[Row]]:
+    """As `rows`, and each row fits its table: one damaged field does not lose the run.
+
+    A field of a wrong type costs its own case only, which has failed then; of a run's row, only itself.
+    """
+    run, _ = schema.fitting("runs", _run_row(events))
+    keys = {key: run[key] for key in _KEYS}
+    pairs = [_case_rows({**event, **keys}) for event in events if event["event"] == "case"]
+    return {
+        "samples": [row for _, its in pairs for row in its],
+        "cases": [c for c, _ in pairs],
+        "runs": [run],
+    }
+
+
+def _case_rows(case: Row) -> tuple[Row, list[Row]]:
+    """A case's row and its samples; when something in them does not fit, a failed case without any."""
+    fitted, wrong = schema.fitting("cases", case)
+    try:
+        samples = _samples(case)
+        schema.table("samples", samples)
+    except DataError as error:
+        wrong = [*wrong, str(error)]
+    if not wrong:
+        return case, samples
+    reason = f"its record is damaged: {'; '.join(wrong)}"
+    return {**fitted, "status": Status.FAILED, "reason": reason, "n_samples": 0, "n_flagged": 0}, []
+
+
+def _samples(case: Row) -> list[Row]:
+    keys = {field.name: case.get(field.name) for field in schema.SCHEMAS["samples"]}
+    seconds, flags = case.get("seconds") or [], case.get("flags") or []
+    if not isinstance(seconds, list) or not isinstance(flags, list):
+        raise DataError("field 'seconds' or 'flags' is not a list")
+    flags = [*flags, *[""] * (len(seconds) - len(flags))]
+    return [{**keys, "sample": i, "seconds": s, "flags": flags[i]} for i, s in enumerate(seconds)]
 
 
 def _run_row(events: list[Row]) -> Row:
@@ -248,13 +299,14 @@ def _run_row(events: list[Row]) -> Row:
     identity = next((e for e in reversed(events) if e["event"] == "identity"), {})
     end = next((e for e in reversed(events) if e["event"] == "end"), None)
     machine = identity.get("machine") or {}
+    known = machine if isinstance(machine, dict) else {}
     return {
         **run,
-        "host": machine.get("host"),
-        "boot_id": machine.get("boot_id"),
-        "gpu_uuid": machine.get("gpu.uuid"),
-        "gpu_name": machine.get("gpu.name"),
-        "mig": machine.get("gpu.mig", ""),
+        "host": known.get("host"),
+        "boot_id": known.get("boot_id"),
+        "gpu_uuid": known.get("gpu.uuid"),
+        "gpu_name": known.get("gpu.name"),
+        "mig": known.get("gpu.mig", ""),
         "ended_at": events[-1].get("at"),
         "complete": end is not None,
         "exit_code": None if end is None else end.get("exit_code"),
@@ -273,7 +325,7 @@ def finish(journal: Path, folder: CampaignFolder) -> Path:
     """
     events = read(journal)
     run_id = str(events[0]["run_id"])
-    for name, table_rows in rows(events).items():
+    for name, table_rows in fitted_rows(events).items():
         write_table(folder.table(name, run_id), schema.table(name, table_rows))
     journal.unlink()
     return folder.table("runs", run_id)

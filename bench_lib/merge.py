@@ -1,6 +1,7 @@
 """A finished campaign as one Parquet file a table; journals that dead processes left, finished."""
 
-import contextlib
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,10 @@ import pyarrow.parquet as pq
 from bench_lib import journal, schema
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.layout import MERGED, TABLES, CampaignFolder
+
+
+def _to_stderr(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
 
 
 def merge(results: Path, campaign: str) -> list[Path]:
@@ -28,6 +33,11 @@ def merge(results: Path, campaign: str) -> list[Path]:
             "is locked); wait for its end"
         )
     sources = {table: _sources(folder, table) for table in TABLES}
+    if missing := [table for table, files in sources.items() if not files]:
+        raise DataError(
+            f"campaign {campaign!r} has no {missing[0]} that can be read; restore its files or "
+            f"remove {folder.path}"
+        )
     for table, files in sources.items():
         if files != [folder.table(table, MERGED)]:
             journal.write_table(folder.table(table, MERGED), _joined(table, files))
@@ -69,18 +79,21 @@ def _read(table: str, file: Path) -> pa.Table:
         raise DataError(f"{file} {error}") from None
 
 
-def finish_dead(folder: CampaignFolder) -> list[Path]:
+def finish_dead(folder: CampaignFolder, say: Callable[[str], object] = _to_stderr) -> list[Path]:
     """Turn the journals of dead processes into Parquet; those still written are returned.
 
-    A journal is dead when no process holds the lock on it. One that cannot be read stays.
+    A journal is dead when no process holds the lock on it. One that cannot be read stays and is named
+    to `say`; no other file depends on it.
     """
     live = []
     for path in sorted((folder.path / "journal").glob("*.jsonl")):
-        if journal.is_live(path):
-            live.append(path)
-        else:
-            with contextlib.suppress(DataError):  # reading names it; no other file depends on it
+        try:
+            if journal.is_live(path):
+                live.append(path)
+            else:
                 keep(path, folder)
+        except (DataError, OSError) as error:
+            say(f"left where it is: {error}")
     return live
 
 
