@@ -56,14 +56,20 @@ def family(item: pytest.Item) -> str:
 
 def margin(item: pytest.Item) -> float:
     """The smallest change that matters, as a part of one: of the item's marker, else of its file."""
-    for marker in item.iter_markers("margin"):
+    held: list[float] = []
+    for marker in item.iter_markers("margin"):  # all: each is checked
         if len(marker.args) != 1 or not _positive(marker.args[0]):
             raise UsageError(
                 f"{item.nodeid}: margin{marker.args} is not one number above 0; write margin(0.1)"
             )
         if _holds(item, marker):
-            return float(marker.args[0])
-    return float(getattr(_module(item), "MARGIN", 0.05))
+            held.append(float(marker.args[0]))
+    of_file = getattr(_module(item), "MARGIN", 0.05)
+    if not _positive(of_file):
+        raise UsageError(
+            f"{item.nodeid}: MARGIN = {of_file!r} of its file is not a number above 0; write 0.05"
+        )
+    return held[0] if held else float(of_file)
 
 
 def budget_seconds(item: pytest.Item) -> float:
@@ -158,6 +164,7 @@ def check(items: Iterable[pytest.Item]) -> None:
     seen: dict[str, str] = {}
     for item in items:
         budget_seconds(item)
+        margin(item)
         case_id = case_of(item).case_id
         if (other := seen.setdefault(case_id, item.nodeid)) != item.nodeid:
             raise UsageError(

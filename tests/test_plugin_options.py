@@ -141,6 +141,25 @@ def bench_wrong(bench, x): pass
 @pytest.mark.parametrize("size", [1])
 def bench_wrong(bench, size): pass
 """,
+    "margin(0,) is not one number above 0*": """
+@pytest.mark.margin(0)
+def bench_wrong(bench): pass
+""",
+    "margin names 'sise'; did you mean 'size'?*": """
+@pytest.mark.margin(0.1, size=1)
+@pytest.mark.margin(0.2, sise=1)
+@pytest.mark.parametrize("size", [1])
+def bench_wrong(bench, size): pass
+""",
+    "MARGIN = '5%' of its file is not a number above 0*": """
+MARGIN = "5%"
+def bench_wrong(bench): pass
+""",
+    "MARGIN = 0 of its file is not a number above 0*": """
+MARGIN = 0
+@pytest.mark.margin(0.1)
+def bench_wrong(bench): pass
+""",
     "*are both the case made/always; rename one of them*": """
 def bench_always(bench): pass
 """,
@@ -154,6 +173,7 @@ def test_a_wrong_benchmark_file_is_refused_by_name(runs: Runs, sentence):
     assert done.ret == 4
     (line,) = [line for line in done.errlines if line.startswith("ERROR")]
     assert "bench_wrong.py::bench_" in line
+    assert not runs.table("cases")
     done.stderr.fnmatch_lines([f"ERROR: *{sentence}"])
 
 
