@@ -4,6 +4,8 @@ This process only starts others and reads their journals: it never touches CUDA.
 is one file, rounds/<round>.json, written once every arm has all its cases.
 """
 
+import contextlib
+import json
 import signal
 import tempfile
 import time
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
@@ -80,20 +83,65 @@ def run(plan: Plan, console: Console) -> int:
     the stored one, Unavailable when a stack cannot be had.
     """
     _have_libraries(plan, console)
-    seed = settle(plan)
-    merge.finish_dead(plan.folder)
-    missing = plan.rounds - len(finished_rounds(plan.folder))
-    with (
-        Progress(console, max(missing, 0) * len(plan.arms)) as progress,
-        tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
-    ):
-        campaign = _Campaign(plan, progress, Path(scratch))
-        return _measure_rounds(campaign, seed)
+    with plan.folder.lock(), watch.ends_as_interrupts():
+        seed = settle(plan)
+        merge.finish_dead(plan.folder, console.print)
+        missing = plan.rounds - len(finished_rounds(plan.folder))
+        with (
+            Progress(console, max(missing, 0) * len(plan.arms)) as progress,
+            tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
+        ):
+            campaign = _Campaign(plan, progress, Path(scratch))
+            _note_earlier(campaign)
+            return _measure_rounds(campaign, seed)
 
 
 def finished_rounds(folder: CampaignFolder) -> list[Path]:
-    """The files of a campaign's finished rounds."""
-    return sorted((folder.path / "rounds").glob("*.json"))
+    """The files of a campaign's finished rounds: those whose record is whole and whose runs are there."""
+    paths = sorted((folder.path / "rounds").glob("*.json"))
+    there = _run_rows(folder, ["run_id"]) if paths else {}
+    found = [(path, _record(path)) for path in paths]
+    return [path for path, record in found if record and all(run in there for run in record["runs"])]
+
+
+def _record(path: Path) -> Row | None:
+    """A round's record, or None when it is not whole."""
+    try:
+        record = json.loads(path.read_bytes())
+        runs, order = record["runs"], record["order"]
+        whole = isinstance(record["round"], str) and isinstance(order, list) and isinstance(runs, list)
+        return record if whole and runs and order and all(isinstance(run, str) for run in runs) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _run_rows(folder: CampaignFolder, names: list[str]) -> dict[str, Row]:
+    """Run id -> some columns of its row, of every file of runs that can be read, merged ones too."""
+    rows: dict[str, Row] = {}
+    for row in _rows(folder.parquet_files("runs"), names):
+        rows.setdefault(row["run_id"], row)
+    return rows
+
+
+def _rows(files: Sequence[Path], names: list[str]) -> list[Row]:
+    rows: list[Row] = []
+    for file in files:
+        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
+            rows += pq.read_table(file, columns=names, partitioning=None).to_pylist()
+    return rows
+
+
+def _note_earlier(campaign: _Campaign) -> None:
+    """What failed in the rounds that are finished already: the same command says it again."""
+    records = [_record(path) for path in finished_rounds(campaign.folder)]
+    runs = {run for record in records if record for run in record["runs"]}
+    names = ["run_id", "arm", "case_id", "status", "reason"]
+    seen: set[tuple[str, str]] = set()  # a merge that was stopped leaves a row in two files
+    for case in _rows(campaign.folder.parquet_files("cases"), names) if runs else []:
+        key = (case["run_id"], case["case_id"])
+        if case["run_id"] in runs and key not in seen:
+            seen.add(key)
+            _note_bad(campaign, case["arm"], case)
 
 
 def _have_libraries(plan: Plan, console: Console) -> None:
@@ -138,16 +186,34 @@ def _measure_round(campaign: _Campaign, this: _Round, order: Sequence[str]) -> N
 
 
 def _machine(folder: CampaignFolder, this: _Round, runs: Sequence[str]) -> Row:
-    """Where a round was measured; a round of two boots or GPUs is none."""
-    names = ["host", "boot_id", "gpu_uuid"]
-    found = [row for r in runs for row in pq.read_table(folder.table("runs", r), columns=names).to_pylist()]
+    """Where a round was measured; a round of two boots, GPUs or devices is none.
+
+    Every run says its device, so that an arm that lost the GPU is seen though it names none.
+    """
+    names = ["host", "boot_id", "gpu_uuid", "device"]
+    rows = _run_rows(folder, ["run_id", *names])
+    found = [rows[run] for run in runs]
     for name in names:
         if len(values := {row[name] for row in found if row[name]}) > 1:
             raise _Stopped(
                 f"round {this.id} was measured with {name} {' and '.join(sorted(values))}, expected one; "
                 "set CUDA_VISIBLE_DEVICES to one GPU and give the command again"
             )
-    return {name: next((row[name] for row in found if row[name]), "") for name in names}
+    machine = {name: next((row[name] for row in found if row[name]), "") for name in names}
+    _same_device(folder, rows, this, machine["device"])
+    return machine
+
+
+def _same_device(folder: CampaignFolder, rows: dict[str, Row], this: _Round, device: str) -> None:
+    """Raise _Stopped unless the finished rounds were measured on this device."""
+    records = [_record(path) for path in finished_rounds(folder)]
+    earlier = {rows[run]["device"] for record in records if record for run in record["runs"]}
+    if earlier - {device}:
+        raise _Stopped(
+            f"round {this.id} was measured on {device or 'no known device'}, the campaign's finished rounds "
+            f"on {' and '.join(sorted(map(str, earlier)))}; make that device available again and give the "
+            "command again, or choose another --campaign"
+        )
 
 
 def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> list[str]:
@@ -161,7 +227,8 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         runs += [process.run_id] if process.cases else []
         new = {case["nodeid"] for case in process.cases} - done
         done |= new
-        _note_bad(campaign, arm, process)
+        for case in process.cases:
+            _note_bad(campaign, arm, case)
         if process.exit_code == _REFUSED:
             raise Refused(f"measuring was refused:\n{_last_lines(process.log)}")
         if process.exit_code == _NOTHING_SELECTED and not done:
@@ -175,11 +242,10 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
     return runs
 
 
-def _note_bad(campaign: _Campaign, arm: str, process: _Process) -> None:
-    for case in process.cases:
-        if case["status"] in BAD:
-            what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
-            campaign.bad[what] = campaign.bad.get(what, 0) + 1
+def _note_bad(campaign: _Campaign, arm: str, case: Row) -> None:
+    if case["status"] in BAD:
+        what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
+        campaign.bad[what] = campaign.bad.get(what, 0) + 1
 
 
 def _last_lines(log: Path) -> str:
@@ -240,7 +306,7 @@ def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
     if not path.exists():  # no case was begun
         return {0: _NOTHING_SELECTED, 1: _DIED}.get(returncode, returncode)
     row = pq.read_table(path, columns=["complete", "exit_code"]).to_pylist()[0]
-    return int(row["exit_code"]) if row["complete"] else _DIED
+    return int(row["exit_code"]) if row["complete"] and row["exit_code"] is not None else _DIED
 
 
 def _cases(folder: CampaignFolder, run_id: str) -> tuple[Row, ...]:

@@ -1,10 +1,14 @@
 """Where the files of a campaign lie: results/<campaign>/{samples,cases,runs,journal}/."""
 
+import contextlib
+import fcntl
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_lib.errors import UsageError
+from bench_lib.errors import Refused, UsageError
 
 TABLES = ("samples", "cases", "runs")
 MERGED = "merged"  # the run id in the file name of a merged campaign: one file a table
@@ -60,3 +64,27 @@ class CampaignFolder:
     def exists(self) -> bool:
         """Whether anything was ever measured into this campaign."""
         return bool(self.parquet_files("runs") or self.journals())
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other campaign processes out of this folder; Refused, naming it, when one is there.
+
+        The kernel lets go when this process ends, however it ends. The file stays: removing it would race.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with contextlib.suppress(OSError):  # some shared file systems have no locks
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                    raise Refused(
+                        f"process {holder} is working on campaign {self.name!r} in {self.results}; wait "
+                        "until it has ended"
+                    ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)

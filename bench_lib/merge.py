@@ -27,15 +27,20 @@ def merge(results: Path, campaign: str) -> list[Path]:
     folder = CampaignFolder(results, campaign)
     if not folder.exists():
         raise UsageError(f"there is no campaign {campaign!r} in {results}; measure one or name its --results")
+    with folder.lock():
+        return _merge(folder)
+
+
+def _merge(folder: CampaignFolder) -> list[Path]:
     if live := finish_dead(folder):
         raise Refused(
-            f"run {live[0].stem} of campaign {campaign!r} is being measured (its journal {live[0]} "
+            f"run {live[0].stem} of campaign {folder.name!r} is being measured (its journal {live[0]} "
             "is locked); wait for its end"
         )
     sources = {table: _sources(folder, table) for table in TABLES}
     if missing := [table for table, files in sources.items() if not files]:
         raise DataError(
-            f"campaign {campaign!r} has no {missing[0]} that can be read; restore its files or "
+            f"campaign {folder.name!r} has no {missing[0]} that can be read; restore its files or "
             f"remove {folder.path}"
         )
     for table, files in sources.items():

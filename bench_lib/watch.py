@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench_lib import guard
@@ -32,6 +33,21 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             env=dict(environment),
             start_new_session=True,
         )
+
+
+@contextlib.contextmanager
+def ends_as_interrupts() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt here, as Ctrl-C does; under nohup SIGHUP stays ignored."""
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # only the main thread may say what a signal does
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Watchdog:

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from bench_lib import campaign, schedule
+from bench_lib import campaign, merge, schedule
 from bench_lib.campaign import Plan
-from bench_lib.errors import DataError, UsageError
+from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import RunInfo
@@ -65,6 +65,7 @@ random.Random(task["seed"]).shuffle(cases)
 folder = CampaignFolder(Path(asked.results), asked.campaign)
 journal = Journal(folder.journal(task["run_id"]))
 info = {key: task[key] for key in ("run_id", "round", "arm", "position", "seed")}
+info["device"] = fault.get("device", "cuda") if task["position"] >= fault.get("from", 0) else "cuda"
 journal.run(RunInfo(campaign=asked.campaign, stack=asked.stack, started_at=time.time(), **info))
 gpu = fault.get("gpu", "GPU-1") if task["position"] == 1 else "GPU-1"
 journal.identity(Identity(machine={"host": "h", "boot_id": "b", "gpu.uuid": gpu}))
@@ -373,6 +374,56 @@ def test_a_round_over_two_gpus_does_not_count(kit: Kit) -> None:
     assert kit.rounds() == []
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_round_that_lost_the_gpu_does_not_count(kit: Kit, position: int) -> None:
+    assert kit.run(rounds=1) == 0
+    kit.fault(device="cpu", **{"from": position})
+    assert kit.run(rounds=2) == 1
+    said = "was measured on cpu, the campaign's finished rounds on cuda"
+    assert (said if position == 0 else "measured with device cpu and cuda, expected one") in kit.said
+    assert len(kit.rounds()) == 1
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", '{"round": "x", "order": ["here"], "runs": ["gone"]}', "[]"])
+def test_a_round_counts_only_when_it_is_whole(kit: Kit, damage: str) -> None:
+    assert kit.run_one() == 0
+    (path,) = campaign.finished_rounds(kit.folder)
+    path.write_text(damage)
+    assert campaign.finished_rounds(kit.folder) == []
+    assert kit.run_one() == 0
+    assert len(kit.rounds()) == 1
+
+
+def test_a_round_counts_while_its_runs_are_there(kit: Kit) -> None:
+    assert kit.run_one() == 0
+    merge.merge(kit.path / "results", "c")
+    assert len(kit.rounds()) == 1
+    kit.folder.table("runs", "merged").write_bytes(b"damaged")
+    assert kit.rounds() == []
+
+
+def test_the_same_command_says_again_what_failed(kit: Kit) -> None:
+    kit.fault(op="b", what="fail")
+    assert kit.run_one() == 1
+    kit.fault()
+    merge.merge(kit.path / "results", "c")
+    assert kit.run_one() == 1
+    assert "failed: made/b in here: made to fail\n" in kit.said
+
+
+def test_a_campaign_has_one_process(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECONDS_A_CASE", "60")
+    process = parent(kit, rounds=1)
+    until_a_case_runs(kit)
+    for other in (lambda: kit.run(rounds=1), lambda: merge.merge(kit.path / "results", "c")):
+        with pytest.raises(Refused, match=f"process {process.pid} is working on campaign 'c'"):
+            other()
+    process.kill()
+    process.communicate()
+    until_gone(kit)
+    assert len(merge.merge(kit.path / "results", "c")) == 3
+
+
 def parent(kit: Kit, rounds: int) -> subprocess.Popen[str]:
     """The campaign in a process of its own."""
     fields = {
@@ -438,11 +489,14 @@ def test_kill_9_takes_the_measuring_process_along(kit: Kit, monkeypatch: pytest.
     until_gone(kit)
 
 
-def test_ctrl_c_keeps_what_is_there_and_says_how_to_go_on(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_keeps_what_is_there_and_says_how_to_go_on(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     monkeypatch.setenv("SECONDS_A_CASE", "0.2")
     process = parent(kit, rounds=1)
     until_a_case_runs(kit)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, _ = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "go on with: cuda-gains run --stack here --stack there --rounds 1 --campaign c" in said
