@@ -1,7 +1,9 @@
-"""How a case ended, from what it raised; and letting go of that."""
+"""How a case ended, from what it raised, and letting go of that; why a session cannot begin."""
 
+import contextlib
 import sys
 import traceback
+from collections.abc import Iterator
 
 import pytest
 
@@ -43,6 +45,21 @@ def text_of(error: BaseException) -> str:
     except Exception as second:
         text = f"(its text cannot be told: {type(second).__name__})"
     return text.encode("utf-8", "replace").decode()
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Our errors, and what the file system says, as one sentence and pytest's exit code 4."""
+    try:
+        yield
+    except CudaGainsError as error:
+        raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise pytest.UsageError(
+            f"the results cannot be written: {error.strerror}{where}; "
+            "make room there or choose another place with --results and --benchmark-json"
+        ) from None
 
 
 _STATUS: dict[type[BaseException], Status] = {

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,21 +33,6 @@ _WITH_XDIST = (
 )
 
 
-@contextlib.contextmanager
-def _usage_errors() -> Iterator[None]:
-    """Our errors, and what the file system says, as one sentence and pytest's exit code 4."""
-    try:
-        yield
-    except CudaGainsError as error:
-        raise pytest.UsageError(str(error)) from None
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise pytest.UsageError(
-            f"the results cannot be written: {error.strerror}{where}; "
-            "make room there or choose another place with --results and --benchmark-json"
-        ) from None
-
-
 class Hooks:
     """The session's state and the hooks that need it."""
 
@@ -56,6 +42,7 @@ class Hooks:
         self.target = Target(self.options.device, self.options.require_gpu)
         self.active = False  # whether this session measures
         self._ours = False  # whether there were benchmarks among what was collected
+        self._cases: set[str] = set()  # node ids
         self._json_written = False
         self._cleaner = Cleaner()
         self._errors: list[BaseException] = []
@@ -85,7 +72,7 @@ class Hooks:
             items.clear()
             return
         self._ours = True
-        with _usage_errors():
+        with ending.usage_errors():
             task, asked = Task.of_environment(), self.options
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
@@ -108,11 +95,22 @@ class Hooks:
         """Begin the run before the first case, if there is one."""
         cases = [item for item in session.items if selection.is_case(item)]
         looking = self.config.getoption("collectonly") or self.config.getoption("setuponly", False)
-        if cases and not looking:
-            with _usage_errors():
+        if looking:
+            return (yield)
+        with ending.usage_errors():
+            if cases:
                 self._refuse()
                 self._begin(cases)
+            elif (self._ours or self.options.families) and self.options.json is not None:
+                self._begin_json(self.options.json, session.items)
         return (yield)
+
+    def _begin_json(self, path: Path, items: list[pytest.Item]) -> None:
+        """No case is left: an old file goes, so that it is not taken for this session's."""
+        from bench_lib import bench_json
+
+        if not any("benchmark" in getattr(item, "fixturenames", ()) for item in items):
+            bench_json.begin(path)
 
     def _refuse(self) -> None:
         get = self.config.getoption
@@ -131,6 +129,7 @@ class Hooks:
 
         self.run.begin(len(cases))
         self.active = True
+        self._cases = {item.nodeid for item in cases}
         for item in cases:
             case = selection.case_of(item)
             bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
@@ -295,12 +294,12 @@ class Hooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Our part of pytest-benchmark's file; rows of cases that are not ok go."""
+        """Our part of pytest-benchmark's file; of our cases only rows of those that are ok stay."""
         if not self.active:
             return
         from bench_lib import bench_json
 
-        bench_json.put(output_json, self.run.summary, self.run.bad())
+        bench_json.put(output_json, self.run.summary, self._cases - self.run.ok())
         self._json_written = True
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

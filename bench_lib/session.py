@@ -213,9 +213,9 @@ class Run:
             self._open.case(measurement, self.options.policy.name)
         return measurement
 
-    def bad(self) -> set[str]:
-        """Node ids of the cases that did not end well."""
-        return {nodeid for nodeid, (status, _) in self.statuses.items() if status is not Status.OK}
+    def ok(self) -> set[str]:
+        """Node ids of the cases that ended well."""
+        return {nodeid for nodeid, (status, _) in self.statuses.items() if status is Status.OK}
 
     def end(self, exit_code: int) -> None:
         """The session ends: the journal becomes Parquet. Raises OSError or DataError.

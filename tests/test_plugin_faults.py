@@ -107,6 +107,37 @@ def test_a_benchmark_file_that_does_not_import_leaves_no_old_json_to_be_compared
     assert (runs.path / "run.json.old").exists()
 
 
+@pytest.mark.parametrize("options", ["-k nothing", "-k plain", "--quick"])
+def test_a_session_without_a_case_leaves_no_old_json_to_be_compared(runs: Runs, options):
+    runs.write("def bench_a(bench):\n    pass\ndef test_plain():\n    pass\n")
+    (runs.path / "run.json").write_text('{"benchmarks": ["of yesterday"]}')
+    done = runs.pytest("--benchmark-json=run.json", *options.split(" "))
+    assert done.ret == (5 if options == "-k nothing" else 0)
+    assert runs.json()["cuda_gains"]["status"] == "no-results"
+    assert runs.json("run.json.old") == {"benchmarks": ["of yesterday"]}
+
+
+def test_looking_or_measuring_something_else_leaves_the_json_alone(runs: Runs):
+    runs.write("def bench_a(bench):\n    pass\ndef test_own(benchmark):\n    benchmark(lambda: None)\n")
+    (runs.path / "run.json").write_text("{}")
+    runs.pytest("--benchmark-json=run.json", "--collect-only", "-k", "nothing")
+    assert runs.json() == {}
+    runs.pytest("--benchmark-json=run.json", "-k", "own")
+    assert [row["name"] for row in runs.json()["benchmarks"]] == ["test_own"]
+
+
+def test_ctrl_c_in_a_teardown_leaves_no_row_of_that_case(runs: Runs):
+    runs.write(
+        "def test_own(benchmark):\n    benchmark.pedantic(lambda: None)\n"
+        "def bench_a(bench):\n    bench.record(Series((1.0,)))\n"
+        "@pytest.fixture\ndef held():\n    yield\n    raise KeyboardInterrupt\n"
+        "def bench_b(bench, held):\n    bench.record(Series((1.0,)))\n"
+    )
+    assert runs.pytest("--benchmark-json=run.json").ret == 2
+    assert [row["name"] for row in runs.json()["benchmarks"]] == ["test_own", "bench_a"]
+    assert runs.statuses() == {"made/a": "ok"}
+
+
 # A file size limit is a full disk: a write past it takes a part, the next one fails.
 LIMIT = """
 import resource, signal
