@@ -254,7 +254,12 @@ def chart(
 ) -> None:
     """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
     from bench_lib import canvas, gallery, store
+    from bench_lib import sides as all_sides
 
+    there = all_sides.campaigns(results)
+    for asked_for in campaign:
+        if asked_for not in there:
+            raise all_sides.unknown("campaign", asked_for, there, f" under {results}")
     drawn = gallery.draw(name, store.load(results, campaign))
     out.mkdir(parents=True, exist_ok=True)
     for one in drawn:
@@ -331,3 +336,7 @@ def main() -> None:
     except CudaGainsError as error:
         typer.echo(f"cuda-gains: {error}", err=True)
         sys.exit(4 if isinstance(error, Refused) else 2)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        typer.echo(f"cuda-gains: {what}; make room there or name another place", err=True)
+        sys.exit(2)

@@ -9,7 +9,7 @@ from bench_lib.errors import UsageError
 from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.matching import Matched, match
-from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.model import NULL_SUFFIX, Change, Comparison
 from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
 from bench_lib.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
@@ -128,7 +128,7 @@ def _canary_notes(groups: Groups) -> list[str]:
             f"moved ({worst.case_id}: {worst.reason}), which no software upgrade explains, "
             "so do not put the changes below down to the stack"
         ]
-    if not groups.canaries:
+    if all(row.change is Change.NOT_COMPARABLE for row in groups.canaries):
         return ["no canary was measured on both sides, so nothing shows that the machine stayed the same"]
     return []
 

@@ -31,11 +31,14 @@ def differences(baseline: pd.DataFrame, candidate: pd.DataFrame) -> tuple[Differ
 def attribution(found: Iterable[Difference]) -> str:
     """The one component that changed with both its versions, `confounded: ...`, or `nothing differs`.
 
-    The driver counts as a component here. Settings and machine are named as differing too, never as
-    the cause.
+    The driver counts as a component here. A component that one side never loaded (its runs did not
+    get that far, or measured other families) is named, but it is no other version of anything.
+    Settings and machine are named as differing too, never as the cause.
     """
     listed = list(found)
-    parts = [one for one in listed if one.axis in ("stack", "driver")]
+    of_stack = [one for one in listed if one.axis in ("stack", "driver")]
+    parts = [one for one in of_stack if ABSENT not in (one.baseline, one.candidate)]
+    once = [one.component for one in of_stack if one not in parts]
     named = ", ".join(f"{one.component} {one.baseline} -> {one.candidate}" for one in parts)
     mixed = any(SEVERAL in one.baseline + one.candidate for one in parts)
     if not parts:
@@ -45,6 +48,7 @@ def attribution(found: Iterable[Difference]) -> str:
     else:
         text = named if len(parts) == 1 else f"confounded: {named}"
     others = [one.component for one in listed if one.axis not in ("stack", "driver")]
+    text += f"; loaded on one side only: {', '.join(once)}" if once else ""
     return text + (f"; also different: {', '.join(others)}" if others else "")
 
 

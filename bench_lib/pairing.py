@@ -127,11 +127,14 @@ def _most_used(sizes: "pd.Series[int]") -> pd.DataFrame:
 
 
 def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
-    names = ["case_id", "policy", "timing"]
+    names = ["case_id", "policy", "timing", "gpu_name"]
     times = others.loc[others["unit"] == SECONDS, names].value_counts(sort=False).reset_index()
     return [
-        (case_id, f"{n} {what} were measured otherwise (policy {policy}, timing {timing})")
-        for case_id, policy, timing, n in times.itertuples(index=False)
+        (
+            case_id,
+            f"{n} {what} were measured otherwise (policy {policy}, timing {timing}{gpu and f', {gpu}'})",
+        )
+        for case_id, policy, timing, gpu, n in times.itertuples(index=False)
     ]
 
 

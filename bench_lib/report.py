@@ -155,10 +155,11 @@ def _trust(comparison: Comparison) -> str:
             "The canaries moved, so the machine itself changed between the sides, and nothing here can be "
             f"put down to the stack; {differs}"
         )
-    if comparison.canaries:
-        unclear = sum(row.change is Change.UNCLEAR for row in comparison.canaries)
+    seen = [row.change for row in comparison.canaries if row.change is not Change.NOT_COMPARABLE]
+    if seen:
+        unclear = seen.count(Change.UNCLEAR)
         doubt = f" ({unclear} of them unclear)" if unclear else ""
-        return f"None of the {len(comparison.canaries)} canaries moved{doubt}; {differs}"
+        return f"None of the {len(seen)} canaries moved{doubt}; {differs}"
     if comparison.pairing == Pairing.RUNS:
         return f"Both sides were measured inside each run, so the machine is the same for both; {differs}"
     return (

@@ -157,7 +157,12 @@ def effect_text(change: CaseChange) -> str:
     ratio = change.ratio or 1.0
     if ratio > 2:
         return f"{ratio:.3g} times the " + ("time" if change.unit == SECONDS else "value")
-    return f"{100 * abs(1 - ratio):.2g} % {less if ratio < 1 else more}"
+    percent = 100 * abs(1 - ratio)
+    return (
+        f"{percent:.0f} % {less if ratio < 1 else more}"
+        if percent >= 10
+        else f"{percent:.2g} % {less if ratio < 1 else more}"
+    )
 
 
 def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:

@@ -72,6 +72,8 @@ def test_compare_for_machines(results, output):
         (("compare", "a", "b", "--campaign", "../c"), "characters that a folder name should not have"),
         (("report", "a", "b", "--campaign", "nothing"), "nothing"),
         (("merge", "nothing"), "nothing"),
+        (("chart", "launch-by-runtime", "--campaign", "nope"), "no campaign 'nope'"),
+        (("report", "a", "b", "--campaign", "c", "-o", "/proc/x"), "/proc/x"),
         (("run", "--stack", "cudart-99", "--rounds", "1"), "cudart-99"),
         (("stacks", "create", "nonesuch"), "nonesuch"),
     ],

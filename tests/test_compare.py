@@ -342,7 +342,7 @@ def test_of_several_policies_the_one_with_most_pairs_counts(tmp_path):
     assert (row.n, row.change) == (4, Change.SAME)
     assert row.candidate < 2 * CASE.seconds
     assert reasons(comparison, row.case_id) == [
-        "2 pairs were measured otherwise (policy quick, timing native)"
+        "2 pairs were measured otherwise (policy quick, timing native, NVIDIA H200)"
     ]
 
 
@@ -559,7 +559,7 @@ BOTH = {"cudart.version": "11.8.89", "cudart.sha256": "a", "cudart.path": "/a", 
         ({"cudart.version": "12.4.127", "cudart.sha256": "b"}, "cudart 11.8.89 -> 12.4.127"),
         ({"cudart.sha256": "b"}, "cudart 11.8.89 (sha256 a) -> 11.8.89 (sha256 b)"),
         ({"torch.git": "b"}, "nothing differs"),
-        ({"triton.version": "3.2"}, "triton absent -> 3.2"),
+        ({"triton.version": "3.2"}, "no component of the stack differs; loaded on one side only: triton"),
         (
             {"cudart.version": "12.4.127", "torch.version": "2.9"},
             "confounded: cudart 11.8.89 -> 12.4.127, torch 2.6 -> 2.9",
