@@ -13,7 +13,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cached_property
@@ -93,8 +92,8 @@ def _loaded() -> list[Path]:
     """The libcudarts in this process's memory map, without those that a ladder loaded there."""
     line = re.compile(r"^(?:\S+ +){5}(/.*/libcudart[^/]*\.so[^/]*)$", re.MULTILINE)
     mapped = [Path(found) for found in dict.fromkeys(line.findall(Path("/proc/self/maps").read_text()))]
-    ladders = ((cache.root() / "stacks").resolve(), Path(tempfile.gettempdir()).resolve())
-    found = [path for path in mapped if not any(path.is_relative_to(folder) for folder in ladders)]
+    ladder = (cache.root() / "stacks").resolve()
+    found = [path for path in mapped if not path.is_relative_to(ladder)]
     # torchvision brings a private copy, in torchvision.libs; the one torch uses counts
     return sorted(found, key=lambda path: path.parent.name.endswith(".libs"))
 

@@ -76,8 +76,9 @@ def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_p
     paths = {version: stacks.cached_library(entry, wheels) for version, entry in entries.items()}
     runtimes = {version: cudart.Runtime.load(path) for version, path in paths.items()}
     if BASELINE in paths:
-        copies = tmp_path_factory.mktemp("null")
-        runtimes[NULL] = cudart.Runtime.load(paths[BASELINE], copy=copies / paths[BASELINE].name)
+        # a name of its own: nothing that looks for this process's libcudart may take the copy for it
+        copy = tmp_path_factory.mktemp("null") / f"null-{paths[BASELINE].name}"
+        runtimes[NULL] = cudart.Runtime.load(paths[BASELINE], copy=copy)
     launches = {name: CudartApi(runtime, cubin, gpu).launch(EMPTY) for name, runtime in runtimes.items()}
     launches[DRIVER] = DriverApi(cubin, gpu).launch(EMPTY)
     sync = synchronize_call(gpu)

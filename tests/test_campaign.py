@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from bench_lib import campaign, merge, schedule
+from bench_lib import campaign, journal, merge, schedule
 from bench_lib.campaign import Plan
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.journal import Journal
@@ -450,8 +450,9 @@ def until_a_case_runs(kit: Kit) -> None:
 
 
 def until_gone(kit: Kit) -> None:
-    deadline = time.monotonic() + 5
-    while kit.alive():
+    """A process that is killed lets go of its files a moment after it counts as dead."""
+    deadline = time.monotonic() + 20
+    while kit.alive() or any(journal.is_live(path) for path in kit.folder.journals()):
         assert time.monotonic() < deadline, "the measuring process outlived its parent"
         time.sleep(0.02)
 

@@ -209,27 +209,43 @@ def test_here_matches_the_cuda_of_torch(on_fake_gpu, libraries, tmp_path, fake_c
     assert found == str(site / fake.runtime_name("12.4.127"))
 
 
-def test_here_falls_back_to_cuda_home(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", [])
+def alone(*path):
+    """What `here` is in a process that sees only this repository: the one of the tests may hold torch."""
+    import sys
+
+    from bench_lib import cudart
+    from bench_lib.errors import Unavailable
+
+    sys.path = list(path)
+    try:
+        return str(cudart.loaded_or_default())
+    except Unavailable as error:
+        return str(error)
+
+
+def test_here_is_a_loaded_runtime_in_the_folder_for_temporary_files_too(on_fake_gpu, libraries, tmp_path):
+    path = tmp_path / "venv" / "libcudart.so.12"
+    path.parent.mkdir()
+    shutil.copyfile(libraries["12.4.127"], path)
+    assert on_fake_gpu(default_runtime, str(path), TMPDIR=str(tmp_path)) == str(path)
+
+
+def test_here_falls_back_to_cuda_home(on_fake_gpu, tmp_path):
     library = tmp_path / "lib64" / "libcudart.so.12"
     library.parent.mkdir()
     library.touch()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert cudart.loaded_or_default() == library
+    assert on_fake_gpu(alone, CUDA_HOME=str(tmp_path)) == str(library)
 
 
-def test_here_asks_ldconfig_last_and_says_when_there_is_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", [])
-    monkeypatch.delenv("CUDA_HOME", raising=False)
+def test_here_asks_ldconfig_last_and_says_when_there_is_none(on_fake_gpu, tmp_path):
     ldconfig = tmp_path / "ldconfig"
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    path = f"{tmp_path}:/usr/bin:/bin"
     ldconfig.write_text("#!/bin/sh\necho '\tlibcuda.so.1 (libc6,x86-64) => /lib/libcuda.so.1'\n")
     ldconfig.chmod(0o755)
-    with pytest.raises(Unavailable, match="no libcudart here"):
-        cudart.loaded_or_default()
+    assert "no libcudart here" in on_fake_gpu(alone, PATH=path, CUDA_HOME="")
     with ldconfig.open("a") as script:
         script.write("echo '\tlibcudart.so.12 (libc6,x86-64) => /opt/cuda/lib64/libcudart.so.12'\n")
-    assert cudart.loaded_or_default() == Path("/opt/cuda/lib64/libcudart.so.12")
+    assert on_fake_gpu(alone, PATH=path, CUDA_HOME="") == "/opt/cuda/lib64/libcudart.so.12"
 
 
 def test_the_fatbin_is_laid_out_as_documented():
