@@ -26,7 +26,6 @@ def libraries(fake_cuda_built):
 
 def launch_through(paths):
     from ctypes import c_uint64
-    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -59,7 +58,6 @@ def test_several_runtimes_launch_in_one_process(on_fake_gpu, libraries):
 
 
 def load_with_copy(path, copy):
-    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -86,7 +84,6 @@ def test_a_copy_is_another_library(on_fake_gpu, libraries, tmp_path):
 
 
 def run_graph(path, nodes):
-    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -113,7 +110,6 @@ def test_a_graph_runs_all_its_nodes(on_fake_gpu, libraries, version):
 
 
 def error_of_load(path):
-    from pathlib import Path
 
     from bench_lib.cudart import Runtime
     from bench_lib.errors import CudaGainsError
@@ -149,7 +145,6 @@ def test_a_failing_call_is_named(on_fake_gpu, libraries):
 
 
 def locate(version, wheels):
-    from pathlib import Path
 
     from bench_lib import cudart
 
@@ -163,10 +158,8 @@ def test_a_version_is_found_in_a_wheel(on_fake_gpu, fake_wheels, tmp_path):
 
 def default_runtime(preload=None, without=()):
     import ctypes
-    import sys
 
     from bench_lib import cudart
-    from bench_lib.errors import Unavailable
 
     sys.path = [entry for entry in sys.path if entry not in without]
     if preload:
@@ -211,10 +204,8 @@ def test_here_matches_the_cuda_of_torch(on_fake_gpu, libraries, tmp_path, fake_c
 
 def alone(*path):
     """What `here` is in a process that sees only this repository: the one of the tests may hold torch."""
-    import sys
 
     from bench_lib import cudart
-    from bench_lib.errors import Unavailable
 
     sys.path = list(path)
     try:

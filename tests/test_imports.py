@@ -46,7 +46,8 @@ READING = [
     "report", "asked",
 ]
 # fmt: on
-ORDER = [*BOTH, *MEASURING, *JOIN, *READING, "cli"]
+COMMANDS = ["commands", "commands.words", "commands.measuring", "commands.reading", "commands.stacks", "cli"]
+ORDER = [*BOTH, *MEASURING, *JOIN, *READING, *COMMANDS]
 
 NEVER = {
     "both": {"torch", "cupy", "numba", "pandas", "matplotlib", "duckdb", "scipy", "statsmodels", "pytest"},
@@ -60,7 +61,7 @@ def half(module: str) -> str:
     for name, modules in [("both", BOTH), ("measuring", MEASURING), ("join", JOIN), ("reading", READING)]:
         if module in modules:
             return name
-    return "cli"
+    return "commands"
 
 
 def imported(path: Path) -> set[str]:
@@ -73,7 +74,13 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-MODULES = sorted(path.stem for path in LIBRARY.glob("*.py") if path.stem != "__init__")
+def name(path: Path) -> str:
+    """How a module is called below bench_lib: "units", "commands.words"; a package by its folder."""
+    return ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {name(path): path for path in sorted(LIBRARY.rglob("*.py")) if path != LIBRARY / "__init__.py"}
+MODULES = list(FILES)
 
 
 def test_every_module_has_its_place():
@@ -82,11 +89,9 @@ def test_every_module_has_its_place():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_one_way(module):
-    ours = {
-        name.split(".")[1]
-        for name in imported(LIBRARY / f"{module}.py")
-        if name.startswith("bench_lib.") and name.split(".")[1] in ORDER
-    }
+    names = {name.removeprefix("bench_lib.") for name in imported(FILES[module])}
+    ours = {known for known in ORDER if any(n == known or n.startswith(f"{known}.") for n in names)}
+    ours -= {package for package in ours if any(one.startswith(f"{package}.") for one in ours)}
     later = {name for name in ours if ORDER.index(name) >= ORDER.index(module)}
     assert not later
     if half(module) == "reading":
@@ -97,9 +102,9 @@ def test_imports_point_one_way(module):
         assert not ours & set(MEASURING)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "cli"])
+@pytest.mark.parametrize("module", [m for m in MODULES if m not in COMMANDS])
 def test_the_halves_stay_apart(module):
-    roots = {name.split(".")[0] for name in imported(LIBRARY / f"{module}.py")}
+    roots = {name.split(".")[0] for name in imported(FILES[module])}
     assert not roots & NEVER[half(module)]
 
 

@@ -1,0 +1,38 @@
+"""The options that several commands share: one word, one meaning, one help text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of all campaigns.")]
+Campaign = Annotated[
+    str | None,
+    typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local)."),
+]
+Wheels = Annotated[
+    Path | None,
+    typer.Option("--wheels", metavar="DIR", help="Wheels of runtimes, for a machine without an index."),
+]
+Contrast = Annotated[
+    str | None,
+    typer.Option(
+        "--contrast",
+        metavar="P=X:Y",
+        help="Compare value Y of parameter P with value X inside each run of one stack.",
+    ),
+]
+Sides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="A B",
+        help="Baseline and candidate: a stack or arm of the campaign, CAMPAIGN/STACK, a campaign that "
+        "holds one stack, or a --benchmark-json file; more of them are a bridge of steps. With "
+        "--contrast: one STACK, or none.",
+    ),
+]
+Check = Annotated[
+    str | None,
+    typer.Option("--check", metavar="CAMPAIGN", help="Of a bridge: a campaign that measured its ends apart."),
+]
+Stacks = Annotated[list[str], typer.Argument(metavar="NAME...", help="Stacks by name.")]
