@@ -13,7 +13,7 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "layout", "schema", "journal",
+    "errors", "model", "units", "busbw", "layout", "schema", "journal",
     "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
 ]
 MEASURING = [
