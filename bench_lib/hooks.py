@@ -5,6 +5,7 @@ nothing heavy, until selected items use the `bench` fixture.
 """
 
 import contextlib
+import gc
 import os
 import warnings
 from collections import Counter
@@ -19,7 +20,7 @@ from bench_lib import ending, selection
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.model import Status
 from bench_lib.options import Options, Task
-from bench_lib.target import CPU, CUDA, Cleaner, Target
+from bench_lib.target import CPU, CUDA, Target, clean
 
 if TYPE_CHECKING:
     from bench_lib.bench import Bench
@@ -44,7 +45,6 @@ class Hooks:
         self._ours = False  # whether there were benchmarks among what was collected
         self._cases: set[str] = set()  # node ids
         self._json_written = False
-        self._cleaner = Cleaner()
         self._errors: list[BaseException] = []
 
     @cached_property
@@ -182,7 +182,7 @@ class Hooks:
         if self.run.mismatch:
             pytest.exit(f"ERROR: {self.run.mismatch}", returncode=pytest.ExitCode.USAGE_ERROR)
         ending.forget(self._errors)
-        self._cleaner.after_case(nextitem is None or nextitem.path != item.path)
+        clean(nextitem is None or nextitem.path != item.path)
         return result
 
     def _interrupted(self, error: BaseException) -> None:
@@ -272,7 +272,7 @@ class Hooks:
             self._failed(session, error)
             return None
         finally:
-            self._cleaner.restore()
+            gc.unfreeze()
             self.target.close()
         return result
 

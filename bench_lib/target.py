@@ -96,30 +96,18 @@ class Target:
             self._lock.release()
 
 
-class Cleaner:
-    """Frees what a case has left behind, so that it cannot be the next one's out of memory.
+def clean(last_of_file: bool) -> None:
+    """Free what a case has left behind, so that it cannot be the next one's out of memory.
 
     What outlives a case is frozen, so that each collection looks at new objects only (with torch
-    loaded a whole one takes 0.1 s); at the end of a file all is looked at again.
+    loaded a whole one takes 0.1 s); at the end of a file all is looked at again. `gc.unfreeze` ends it.
     """
-
-    def __init__(self) -> None:
-        self._frozen = gc.get_freeze_count() > 0  # somebody else's: then it is not ours to thaw
-
-    def after_case(self, last_of_file: bool) -> None:
-        """Collect, and give cached device memory back."""
-        if last_of_file:
-            self.restore()
-        gc.collect()
-        if not self._frozen:
-            gc.freeze()
-        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-        if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
-        if cupy is not None:
-            cupy.get_default_memory_pool().free_all_blocks()
-
-    def restore(self) -> None:
-        """Leave the collector as it was."""
-        if not self._frozen:
-            gc.unfreeze()
+    if last_of_file:
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    if cupy is not None:
+        cupy.get_default_memory_pool().free_all_blocks()

@@ -368,6 +368,28 @@ def bench_next(bench):
     assert runs.statuses()["made/next"] == "ok"
 
 
+def test_what_outlives_a_case_is_frozen_also_where_something_was_frozen_before(runs: Runs):
+    """Python 3.12 starts with some frozen objects; a collection then still looks at new objects only."""
+    runs.write(
+        """
+import gc
+
+OLD = [[] for _ in range(10_000)]
+FROZEN_BEFORE = gc.get_freeze_count()
+
+def bench_first(bench):
+    bench.record(Series((1.0,)))
+
+def bench_next(bench):
+    assert gc.get_freeze_count() > FROZEN_BEFORE + 10_000
+    bench.record(Series((1.0,)))
+"""
+    )
+    (runs.path / "conftest.py").write_text("import gc\ngc.freeze()\n")
+    runs.pytest()
+    assert runs.statuses() == {"made/first": "ok", "made/next": "ok"}
+
+
 def test_the_harness_costs_little(runs: Runs):
     """What a case costs beside its measuring: 30 ms of CPU time at most (a disk may take its own)."""
     runs.write(
