@@ -44,6 +44,7 @@ READING = [
     "bridge_chart", "bridge_page", "losses",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery",
     "report", "asked",
+    "claims", "claims.words", "claims.judged",
 ]
 # fmt: on
 COMMANDS = ["commands", "commands.words", "commands.measuring", "commands.reading", "commands.stacks", "cli"]
