@@ -37,6 +37,7 @@ def profiling_worker(tuning: Tuning, device: str) -> Handler:
 
     if device == "cuda":
         ExitStack().enter_context(in_tuning(torch, tuning))  # for the worker's life
+        _profiled(torch, lambda: torch.zeros(1, device=device), device)  # brings context and profiler up
     return lambda key: profile(torch, key)
 
 

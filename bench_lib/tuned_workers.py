@@ -1,6 +1,7 @@
 """Convolutions under each tuning: the processes that time or profile them, and what they answered."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from statistics import median
 from typing import Any
 
@@ -23,6 +24,20 @@ class TunedWorkers:
         self._device, self._policy = device, policy
         self._workers: dict[tuple[Any, ...], Worker] = {}
         self._answers: dict[tuple[Any, ...], Answer | Exception] = {}
+
+    def prepare(self, tunings: Sequence[Tuning], profiling: int) -> None:
+        """Bring up side by side what each tuning will be asked in: a timing process, and `profiling` more.
+
+        Starting them one by one, as they are asked, costs seconds each. One that cannot start says so
+        when it is asked.
+        """
+        started = [self._worker(timing_worker, tuning) for tuning in tunings]
+        started += [self._worker(profiling_worker, t, n) for t in tunings for n in range(profiling)]
+        for worker in started:
+            worker.start()
+        for worker in started:
+            with suppress(Exception):
+                worker.up()
 
     def steady(self, tuning: Tuning, key: Key, seconds: float) -> Answer:
         """The call that chose, and the steady state after it, in the tuning's process."""

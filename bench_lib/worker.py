@@ -30,24 +30,51 @@ class Worker:
         self._make, self._arguments = make, arguments
         self._process: Any = None
         self._connection: Connection[Any, Any] | None = None
+        self._is_up = False
+
+    def start(self) -> None:
+        """Begin the process if there is none, and do not wait for it: many can come up side by side."""
+        if self._process is not None:
+            return
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch"])
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, self._make, self._arguments), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._is_up = False
+
+    def up(self) -> None:
+        """Wait until the handler is made; what its making raised is raised here, and the process gone."""
+        self.start()
+        if self._is_up:
+            return
+        assert self._connection is not None
+        if not self._connection.poll(_START_SECONDS):
+            self.close()
+            raise CudaGainsError(f"a process for the measurement did not start within {_START_SECONDS:.0f} s")
+        failed, answer = self._received()
+        if failed:
+            self.close()
+            raise answer
+        self._is_up = True
 
     def ask(self, request: Any, seconds: float) -> Any:
         """The handler's answer; what it raised is raised here, CUDA's errors as text.
 
         Raises CaseTimeout when there is none within `seconds`, CudaGainsError when the process died.
         """
-        connection = self._connection or self._start()
-        try:
+        self.up()
+        connection = self._connection
+        assert connection is not None
+        with suppress(OSError):  # it is dead, which receiving tells
             connection.send(request)
-            if not connection.poll(seconds):
-                self.close()
-                raise CaseTimeout(f"passed its budget of {seconds:g} s in a process of its own, now ended")
-            failed, answer = connection.recv()
-        except (EOFError, OSError):
-            code = self._ended()
-            raise CudaGainsError(
-                f"the process that measured it ended with {code} without an answer"
-            ) from None
+        if not connection.poll(seconds):
+            self.close()
+            raise CaseTimeout(f"passed its budget of {seconds:g} s in a process of its own, now ended")
+        failed, answer = self._received()
         if not failed:
             return answer
         if not isinstance(answer, _HARMLESS):
@@ -60,24 +87,17 @@ class Worker:
             self._process.kill()
             self._ended()
 
-    def _start(self) -> "Connection[Any, Any]":
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch"])
-        ours, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, self._make, self._arguments), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-        self._connection = ours
-        if not ours.poll(_START_SECONDS):
-            self.close()
-            raise CudaGainsError(f"a process for the measurement did not start within {_START_SECONDS:.0f} s")
-        failed, answer = ours.recv()
-        if failed:
-            self.close()
-            raise answer
-        return ours
+    def _received(self) -> tuple[bool, Any]:
+        """Whether the worker failed, and its answer; CudaGainsError when it died instead."""
+        assert self._connection is not None
+        try:
+            failed, answer = self._connection.recv()
+        except (EOFError, OSError):
+            code = self._ended()
+            raise CudaGainsError(
+                f"the process that measured it ended with {code} without an answer"
+            ) from None
+        return failed, answer
 
     def _ended(self) -> int | None:
         self._process.join(_GOODBYE_SECONDS)
@@ -103,13 +123,13 @@ def _answer(connection: "Connection[Any, Any]", handler: Handler, request: Any, 
     try:
         result = handler(request)
     except Exception as error:  # whatever it is, the case gets it as its reason
-        connection.send((True, _told(error)))
+        connection.send((True, told(error)))
         return None
     connection.send((False, None if keep else result))
     return result
 
 
-def _told(error: Exception) -> Exception:
+def told(error: Exception) -> Exception:
     """The error as one that can be sent: ours keep their kind, out of memory stays it, else text.
 
     A CUDA error has spoilt the worker's context and not the session's, so it is no CudaError there.

@@ -56,6 +56,9 @@ def workers(torch, gpu: Gpu, bench_policy) -> Iterator[TunedWorkers]:
     from bench_lib.tuned_workers import TunedWorkers
 
     made = TunedWorkers("cuda", bench_policy)
+    quick = bench_policy.name == "quick"
+    tunings = ("off", "on") if quick else ("off", "on", "deterministic")
+    made.prepare([Tuning(tuning) for tuning in tunings], profiling_processes(quick))
     yield made
     made.close()
 
@@ -68,6 +71,11 @@ def key(gpu: Gpu, batch: int, precision: str, layout: str) -> Callable[[str, str
     asked = Precision(precision)
     check_supported(asked, "cuda", gpu.context.compute_capability)
     return lambda shape, direction="forward": Key(shape, batch, asked, layout, direction, "cuda")
+
+
+def profiling_processes(quick: bool) -> int:
+    """How many processes are asked which kernels ran: two tell whether the choice repeats."""
+    return 1 if quick else 2
 
 
 def record_once(bench, chosen: Chosen) -> None:
@@ -97,7 +105,7 @@ def bench_conv(bench, workers, key, shape, direction, benchmark_, metric) -> Non
     """The steady state of one convolution, and the kernels it runs: --quick asks one process for them."""
     asked = key(shape, direction)
     bench.record(workers.steady(Tuning(benchmark_), asked, bench.budget_seconds)[1])
-    processes = 1 if bench.policy.name == "quick" else 2
+    processes = profiling_processes(bench.policy.name == "quick")
     try:
         facts = workers.kernels(Tuning(benchmark_), asked, processes, bench.budget_seconds)
     except (CudaGainsError, MemoryError) as error:  # the times stand without the names

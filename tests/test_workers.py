@@ -1,5 +1,6 @@
 """Processes that time or profile convolutions, on the CPU: answers, limits, deaths, and no mixing."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -109,6 +110,34 @@ def test_a_handler_that_cannot_be_made_says_why():
         Worker(broken).ask("anything", SECONDS)
 
 
+def slow_to_make():
+    time.sleep(1)
+    return lambda request: (request, time.monotonic())
+
+
+def dying_while_made():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_come_up_side_by_side():
+    workers = [Worker(slow_to_make) for _ in range(4)]
+    workers[0].ask("the server that forks them is up", SECONDS)
+    begin = time.monotonic()
+    for worker in workers[1:]:
+        worker.start()
+    for worker in workers[1:]:
+        worker.up()
+        worker.up()
+    assert 1 <= time.monotonic() - begin < 2.5
+    for worker in workers:
+        worker.close()
+
+
+def test_one_that_dies_while_it_is_made_says_so():
+    with pytest.raises(CudaGainsError, match="ended with -9 without an answer"):
+        Worker(dying_while_made).ask("anything", SECONDS)
+
+
 @pytest.fixture(scope="module")
 def tuned():
     made = TunedWorkers("cpu", SHORT)
@@ -124,6 +153,21 @@ def test_steady_state_comes_checked_with_its_facts(tuned):
     assert 0 < series.quantities["relative_error"] < 1e-4
     assert series.facts["precision.convolution"] == "ieee"
     assert series.facts["checksum"]
+
+
+def test_processes_are_prepared_for_what_will_be_asked():
+    def children():
+        return {child.pid for child in multiprocessing.active_children()}
+
+    before = children()
+    tuned = TunedWorkers("cpu", SHORT)
+    tuned.prepare([Tuning.OFF, Tuning.ON], profiling=1)
+    prepared = children() - before
+    assert len(prepared) == 4
+    tuned.kernels(Tuning.ON, KEY, 1, SECONDS)
+    tuned.steady(Tuning.OFF, KEY, SECONDS)
+    assert children() - before == prepared
+    tuned.close()
 
 
 def test_a_question_is_asked_once(tuned):
