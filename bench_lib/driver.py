@@ -32,7 +32,8 @@ _JIT_INPUT_PTX = 1
 # fmt: off
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,), "cuDriverGetVersion": (c_void_p,), "cuGetErrorName": (c_int, c_void_p),
-    "cuDeviceGet": (c_void_p, c_int), "cuDeviceGetName": (c_char_p, c_int, c_int),
+    "cuDeviceGetCount": (c_void_p,), "cuDeviceGet": (c_void_p, c_int),
+    "cuDeviceGetName": (c_char_p, c_int, c_int),
     "cuDeviceGetUuid": (c_void_p, c_int), "cuDeviceGetUuid_v2": (c_void_p, c_int),
     "cuDeviceTotalMem_v2": (c_void_p, c_int), "cuDeviceGetAttribute": (c_void_p, c_int, c_int),
     "cuDevicePrimaryCtxSetFlags_v2": (c_int, c_uint),
@@ -131,6 +132,11 @@ class Driver:
         """The newest CUDA this driver knows, such as (13, 0); needs no GPU."""
         version = self._integer("cuDriverGetVersion")
         return version // 1000, version % 1000 // 10
+
+    def count(self) -> int:
+        """How many devices this process sees; makes no context. Raises CudaError."""
+        self.call("cuInit", 0)
+        return self._integer("cuDeviceGetCount")
 
     def describe(self, device: int = 0) -> DeviceInfo:
         """What the device says of itself; makes no context. Raises CudaError."""

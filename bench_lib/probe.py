@@ -101,8 +101,13 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def secret_name(name: str) -> bool:
+    """Whether a variable is called as those that hold tokens, keys and passwords are."""
+    return any(word in name.upper() for word in _SECRET_NAMES)
+
+
 def _secret(name: str, value: str) -> bool:
-    if any(word in name.upper() for word in _SECRET_NAMES) or ("://" in value and "@" in value):
+    if secret_name(name) or ("://" in value and "@" in value):
         return True
     # A long word of letters and digits is a key; names of devices and paths have dashes or slashes.
     words = "".join(c if c.isalnum() or c == "_" else " " for c in value).split()
