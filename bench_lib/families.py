@@ -1,9 +1,15 @@
 """Which file of a benchmark folder holds which family, read from the text: nothing is imported."""
 
+import difflib
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from bench_lib.errors import UsageError
+
+_PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases
+_SOME_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
 _FAMILY = re.compile(r"""^FAMILY\s*=\s*["']([\w-]+)["']""", re.MULTILINE)
 
 
@@ -26,3 +32,35 @@ def is_other(path: Path, asked: tuple[str, ...]) -> bool:
     families = declared(path.parent)
     known = set(families.values())
     return bool(asked) and set(asked) <= known and families.get(path, asked[0]) not in asked
+
+
+def check(place: Path, asked: Iterable[str]) -> None:
+    """Raise UsageError, naming the nearest, for a family that no benchmark file in or below `place` has.
+
+    Nothing is said where a file's family is known only once it is imported.
+    """
+    asked = list(asked)
+    known = _known(place) if asked else set()
+    for name in asked:
+        if known and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}? Known are" if close else "known are"
+            raise UsageError(f"there is no family {name!r} in {place}; {hint} {', '.join(sorted(known))}")
+
+
+def _known(place: Path) -> set[str]:
+    """The families of all files; empty when there are none, or one of them cannot be told from its text."""
+    found = [place] if place.is_file() else [f for p in _PREFIXES for f in place.rglob(f"{p}*.py")]
+    families = [_of(path) for path in found]
+    return set(families) if all(families) else set()
+
+
+def _of(path: Path) -> str:
+    """FAMILY of a file, else its name without the prefix; "" when FAMILY is not written out."""
+    text = path.read_text(errors="replace")
+    if match := _FAMILY.search(text):
+        return match[1]
+    bare = path.stem
+    for prefix in _PREFIXES:
+        bare = bare.removeprefix(prefix)
+    return "" if _SOME_FAMILY.search(text) else bare

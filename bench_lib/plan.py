@@ -1,5 +1,6 @@
 """What a campaign is asked to do, and plan.json: what it was asked to do before."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -9,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_lib import schedule
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench_lib import families, journal, schedule
 from bench_lib.errors import DataError, UsageError
 from bench_lib.layout import CampaignFolder
 from bench_lib.stacks import StackEntry, stack
@@ -49,6 +53,7 @@ class Plan:
             raise UsageError(f"--rounds is {self.rounds}, expected at least 1")
         if not self.benchmarks.exists():
             raise UsageError(f"there is no {self.benchmarks}; name the benchmark files with --benchmarks")
+        families.check(self.benchmarks, self.families)
 
     @property
     def folder(self) -> CampaignFolder:
@@ -100,7 +105,7 @@ def settle(plan: Plan) -> int:
     number of rounds may change.
     """
     path = plan.folder.path / _FILE
-    stored = _read(path) if path.exists() and plan.folder.exists() else {}
+    stored = _read(path) if path.exists() and _begun(plan.folder) else {}
     asked: dict[str, Any] = {
         "stacks": list(plan.stacks),
         "pins": {entry.name: list(entry.pins) for entry in plan.entries()},
@@ -126,6 +131,18 @@ def settle(plan: Plan) -> int:
         stored = asked | {"seed": stored.get("seed", asked["seed"])}
         write_json(path, stored)
     return int(stored["seed"])
+
+
+def _begun(folder: CampaignFolder) -> bool:
+    """Whether a run of a round is there: what plain pytest measured into the folder followed no plan."""
+    rounds = []
+    for path in folder.parquet_files("runs"):
+        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
+            rounds += pq.read_table(path, columns=["round"], partitioning=None)["round"].to_pylist()
+    for path in folder.journals():
+        with contextlib.suppress(DataError):
+            rounds.append(journal.read(path)[0]["round"])
+    return any(rounds)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from bench_lib import cache
 from bench_lib.errors import Unavailable, UsageError
 from bench_lib.layout import check_name
 
+_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w.,-]+\])?==[\w.!+-]+", re.ASCII)
 FILE_VARIABLE = "CUDA_GAINS_STACKS"  # how a campaign tells its processes which file it reads
 
 
@@ -74,7 +76,7 @@ def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
         content = tomllib.loads(found.read_text())
     except OSError as error:
         raise UsageError(f"{found} cannot be read: {error.strerror}; name another stacks file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{found} is not valid TOML: {error}") from None
     entries = {HERE.name: HERE}
     for swaps in (False, True):  # what a swap changes must be there before it
@@ -98,7 +100,7 @@ def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -
     if not isinstance(table, dict):
         raise UsageError(f'{path}: {name!r} is not a stack; a stack is a table, ["NAME"]')
     kind = table.get("kind")
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         raise UsageError(f"{where} has kind {kind!r}, expected one of {', '.join(_KEYS)}{_hint(table)}")
     required, optional = _KEYS[kind]
     for key in table:
@@ -129,8 +131,7 @@ def _hint(table: Mapping[str, Any]) -> str:
 
 def _pins(where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
     pins = table.get("requirements", [])
-    exact = isinstance(pins, list) and all(isinstance(p, str) and p.count("==") == 1 for p in pins)
-    if not exact:
+    if not isinstance(pins, list) or not all(isinstance(pin, str) and _PIN.fullmatch(pin) for pin in pins):
         raise UsageError(f"{where} has requirements {pins!r}, expected a list of exact pins NAME==VERSION")
     return tuple(pins)
 
@@ -150,7 +151,7 @@ def _declared(where: str, table: Mapping[str, Any]) -> dict[str, str]:
 
 def _text(where: str, table: Mapping[str, Any], key: str) -> str:
     value = table.get(key, "")
-    if not isinstance(value, str) or (key in table and not value):
+    if not isinstance(value, str) or (key in table and not value) or not value.isprintable():
         raise UsageError(f"{where} has {key} {value!r}, expected text")
     return value
 
@@ -165,7 +166,12 @@ def _index(where: str, table: Mapping[str, Any]) -> str:
 def _folder(path: Path, where: str, table: Mapping[str, Any]) -> Path | None:
     """A folder is meant relative to the stacks file."""
     folder = _text(where, table, "folder")
-    return (path.absolute().parent / Path(folder).expanduser()).resolve() if folder else None
+    if not folder:
+        return None
+    try:
+        return (path.absolute().parent / Path(folder).expanduser()).resolve()
+    except RuntimeError as error:  # a home or a symbolic link that leads nowhere
+        raise UsageError(f"{where} has folder {folder!r}, which cannot be followed: {error}") from None
 
 
 def _base(where: str, table: Mapping[str, Any], known: Mapping[str, StackEntry]) -> StackEntry | None:

@@ -26,6 +26,7 @@ from bench_lib.layout import CampaignFolder
 from bench_lib.model import RunInfo
 from bench_lib.plan import settle, write_json
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 STAND_IN = """
 import argparse, json, os, random, signal, subprocess, sys, time
 from pathlib import Path
@@ -139,7 +140,7 @@ class Kit:
         """A campaign that was begun: its plan is stored, and there is a run."""
         settle(self.plan(**changes))
         journal = Journal(self.folder.journal("first"))
-        journal.run(RunInfo("first", "c", "here", "here"))
+        journal.run(RunInfo("first", "c", "here", "here", round="r"))
         journal.close()
 
     def stored_plan(self) -> dict[str, Any]:
@@ -251,6 +252,23 @@ def test_a_plan_that_measured_nothing_may_be_corrected(kit: Kit) -> None:
     assert kit.stored_plan()["families"] == ["launch"]
 
 
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_plan_that_measured_nothing_may_be_corrected_beside_plain_runs(kit: Kit, finished: bool) -> None:
+    """What pytest measured into the same campaign was not asked for by this plan."""
+    plain = Journal(kit.folder.journal("plain"))
+    plain.run(RunInfo("plain", "c", "here", "here", device="cuda"))
+    plain.end(0)
+    plain.close()
+    if finished:
+        merge.finish_dead(kit.folder)
+    settle(kit.plan(device="cpu", seed=None))
+    settle(kit.plan(device="cuda"))
+    assert kit.stored_plan()["device"] == "cuda"
+    kit.begin(device="cuda")
+    with pytest.raises(UsageError, match='device "cuda"'):
+        settle(kit.plan(device="cpu"))
+
+
 def test_other_pins_of_a_stack_are_another_plan(kit: Kit) -> None:
     kit.begin()
     write_json(kit.folder.path / "plan.json", kit.stored_plan() | {"pins": {"there": ["some==1.0"]}})
@@ -274,6 +292,7 @@ def test_a_damaged_plan_is_named(kit: Kit) -> None:
         ({"rounds": 0}, "at least 1"),
         ({"benchmarks": Path("nowhere")}, "there is no nowhere"),
         ({"campaign": "../c"}, "folder name"),
+        ({"families": ("lunch",), "benchmarks": BENCHMARKS}, "no family 'lunch' in .*did you mean 'launch'"),
     ],
 )
 def test_wrong_plans_are_refused_before_anything_is_written(

@@ -3,6 +3,7 @@
 import pytest
 
 from bench_lib import families
+from bench_lib.errors import UsageError
 
 
 @pytest.fixture
@@ -24,3 +25,20 @@ def test_declared(folder):
 )
 def test_a_file_is_left_out_only_when_all_that_is_asked_for_is_there(folder, asked, left_out):
     assert {path.name for path in folder.iterdir() if families.is_other(path, asked)} == left_out
+
+
+def test_an_unknown_family_names_the_nearest(folder):
+    families.check(folder, ("a", "none", "b"))  # a file that names none is called after its file
+    (folder / "below").mkdir()
+    (folder / "below/test_c.py").write_text("FAMILY = 'canary'\n")
+    families.check(folder, ("canary",))
+    families.check(folder / "bench_a.py", ("a",))
+    with pytest.raises(UsageError, match=r"no family 'canery' in .*; did you mean 'canary'\? Known are a, b"):
+        families.check(folder, ("a", "canery"))
+    with pytest.raises(UsageError, match=r"no family 'b' in .*bench_a\.py; known are a$"):
+        families.check(folder / "bench_a.py", ("b",))
+
+
+def test_a_family_that_only_an_import_tells_is_not_judged(folder):
+    (folder / "bench_none.py").write_text("FAMILY = made_up()\n")
+    families.check(folder, ("nonesuch",))

@@ -13,8 +13,8 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "journal",
-    "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "journal_rows", "journal",
+    "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
 ]
 MEASURING = [
     # the device
@@ -33,7 +33,7 @@ MEASURING = [
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
     # pytest
-    "families", "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
+    "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
 ]
 JOIN = ["schedule", "plan", "guard", "progress", "watch", "merge", "campaign"]
 READING = [

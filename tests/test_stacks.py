@@ -144,6 +144,13 @@ declared = { cudnn = "9.5.1" }
         ('["../away"]\nkind = "here"\n', "folder name"),
         ("kind = 'here'\n", "is not a stack"),
         ("[here\n", "not valid TOML"),
+        (f"a = {'[' * 5000}", "not valid TOML"),
+        (VENV.replace('"numpy==2.2.6"', '"--index-url==x"'), "exact pins NAME==VERSION"),
+        (
+            '["c"]\nkind = "path"\nfolder = "a\\u0000b"\ndeclared = {}\n',
+            "has folder 'a\\x00b', expected",
+        ),
+        ('["c"]\nkind = "path"\nfolder = "~nobody-here/c"\ndeclared = {}\n', "cannot be followed"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_sentence(home: Path, text: str, said: str) -> None:
@@ -152,6 +159,26 @@ def test_a_wrong_file_is_refused_in_one_sentence(home: Path, text: str, said: st
         stacks.load_stacks()
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+PATH = '["c"]\nkind = "path"\nfolder = "c"\npython = "python3"\ndeclared = {}\n'
+
+
+@pytest.mark.parametrize("text", [VENV + 'extra_index = "x"\npython = "y"\n', CUDART, SWAP, PATH])
+def test_a_value_of_any_wrong_type_is_refused_in_one_sentence(home: Path, text: str) -> None:
+    """Every key of an entry with every type that TOML has; `declared` may be a table, pins a list."""
+    head, *lines = text.strip().splitlines()
+    for at, line in enumerate(lines):
+        key = line.partition(" = ")[0]
+        right = {"declared": "{}", "requirements": "[]"}.get(key)
+        for value in ("[]", "{}", "1", "1.5", "true", "1979-05-27", '[["a"]]', "{ a = 1 }", '""', "nan"):
+            if value == right:
+                continue
+            changed = [head, *lines[:at], f"{key} = {value}", *lines[at + 1 :]]
+            (home / "stacks.toml").write_text("\n".join(changed))
+            with pytest.raises(UsageError) as caught:
+                stacks.load_stacks()
+            assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_stack_names_the_nearest(home: Path) -> None:
