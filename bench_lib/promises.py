@@ -17,7 +17,7 @@ def broken(entry: StackEntry, facts: Mapping[str, str]) -> str:
     """
     for component, version in stacks.declared(entry).items():
         seen, where = _seen(entry, component, facts)
-        if seen and not agrees(version, seen):
+        if seen and not stacks.agrees(version, seen):
             return (
                 f"stack {entry.name} declares {component} {version}, but {seen} is loaded"
                 f"{f' from {where}' if where else ''}; {_CORRECT}"
@@ -32,11 +32,6 @@ def _seen(entry: StackEntry, component: str, facts: Mapping[str, str]) -> tuple[
         return libraries.version(component, new), str(new)
     key = component if "." in component else f"{component}.version"
     return facts.get(key, ""), facts.get(f"{component}.path", "")
-
-
-def agrees(declared: str, seen: str) -> bool:
-    """Whether a version is the declared one: 12.4 agrees with 12.4.127, 2.6.0 with 2.6.0+cu124."""
-    return seen == declared or seen.startswith((f"{declared}.", f"{declared}+"))
 
 
 def _not_exchanged(entry: StackEntry, loaded: Iterable[Path]) -> str:

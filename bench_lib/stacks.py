@@ -232,6 +232,11 @@ def holds(entry: StackEntry, package: str) -> bool:
     return entry.kind == "here" or package in entry.declared
 
 
+def agrees(declared: str, seen: str) -> bool:
+    """Whether a version is the declared one: 12.4 agrees with 12.4.127, 2.6.0 with 2.6.0+cu124."""
+    return seen == declared or seen.startswith((f"{declared}.", f"{declared}+"))
+
+
 def sites(entry: StackEntry) -> tuple[Path, ...]:
     """The folders in which a stack's Python packages and its nvidia/PART/lib lie, first come first."""
     own = cache.folder(entry.name)
