@@ -4,15 +4,14 @@ A run is written here first, so that kill -9 loses at most the case in flight. `
 journal into the three Parquet files of the run, the runs table last: a run without it is not done.
 
 Events: `run` (a RunInfo and the suite's version), `identity` (whenever what is loaded changed; the
-last one counts), `start` (a case begins), `case` (a finished case with its samples), `end`.
+last one counts), `start` (a case begins), `case` (a finished case with its samples), `note` (a
+warning of a case that has finished), `end`. Each line ends with its checksum.
 The process that writes a journal holds a lock on it: a journal nobody holds was left by a dead one.
 """
 
 import contextlib
 import dataclasses
 import fcntl
-import json
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -24,12 +23,13 @@ import pyarrow.parquet as pq
 
 from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
+from bench_lib.faults import seals
+from bench_lib.faults.seals import finite as finite
+from bench_lib.journal_rows import KEYS
+from bench_lib.journal_rows import Row as Row
+from bench_lib.journal_rows import rows as rows
 from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
-
-Row = dict[str, Any]
-
-_KEYS = ("run_id", "campaign", "stack", "arm", "round", "device")  # of a run, in all its rows
 
 
 class Journal:
@@ -77,6 +77,10 @@ class Journal:
         """A finished case."""
         self._write("case", {**_case_record(measurement), "policy": policy})
 
+    def note(self, nodeid: str, text: str) -> None:
+        """What was seen after a case had ended: one more of its warnings."""
+        self._write("note", {"nodeid": nodeid, "text": text})
+
     def end(self, exit_code: int) -> None:
         """The run came to its own end."""
         self._write("end", {"exit_code": exit_code})
@@ -98,22 +102,10 @@ class Journal:
 
 
 def _write_line(fd: int, event: str, record: Mapping[str, Any]) -> None:
-    line = json.dumps(finite({"event": event, "at": time.time(), **record}), separators=(",", ":"))
-    data = line.encode() + b"\n"
+    data = seals.line({"event": event, "at": time.time(), **record})
     while data:  # a disk that fills up may take a part only
         data = data[os.write(fd, data) :]
     os.fsync(fd)
-
-
-def finite(value: Any) -> Any:
-    """The value for strict JSON: NaN and infinity become None, text becomes what UTF-8 can hold."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {schema.text(str(k)): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return schema.text(value) if isinstance(value, str) else value
 
 
 def _case_record(measurement: Measurement) -> Row:
@@ -160,24 +152,22 @@ def _case_record(measurement: Measurement) -> Row:
 def read(path: Path) -> list[Row]:
     """The events of a journal, in order. A last line cut off by a crash is left out.
 
-    Raises DataError when it cannot be read, any other line is not an event, or the first one is not
-    the `run` event of the run that the file is named after.
+    Raises DataError when it cannot be read, any other line is not an event or not as it was written,
+    or the first one is not the `run` event of the run that the file is named after.
     """
     events: list[Row] = []
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror})") from None
+    sealed = any(map(seals.is_sealed, lines))
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            event = json.loads(line)
-            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                raise ValueError("not an event")
-        except (ValueError, UnicodeDecodeError, RecursionError):
+            events.append(seals.record(line, sealed))
+        except (ValueError, RecursionError):
             if number == len(lines) - 1:
                 break  # the last whole line may hold a block that never reached the disk
             raise DataError(f"{path}: line {number} is not a journal event") from None
-        events.append(event)
     if not events or events[0]["event"] != "run":
         raise DataError(f"{path}: does not begin with a run event; it is not a journal of this suite")
     _check_run(path, events[0])
@@ -185,7 +175,7 @@ def read(path: Path) -> list[Row]:
 
 
 def _check_run(path: Path, run: Row) -> None:
-    if missing := [key for key in _KEYS if not isinstance(run.get(key), str)]:
+    if missing := [key for key in KEYS if not isinstance(run.get(key), str)]:
         raise DataError(f"{path}: its run event has no {missing[0]}; it is not a journal of this suite")
     try:
         check_name("run", run["run_id"])
@@ -246,78 +236,6 @@ def _append(path: Path, event: str, record: Mapping[str, Any]) -> None:
         os.close(fd)
 
 
-def rows(events: list[Row]) -> dict[str, list[Row]]:
-    """The rows of the three tables that a journal's events stand for, as they were written.
-
-    Raises DataError when the samples of a case are no list.
-    """
-    run = _run_row(events)
-    cases = [{**case, **{key: run[key] for key in _KEYS}} for case in events if case["event"] == "case"]
-    return {"samples": [row for case in cases for row in _samples(case)], "cases": cases, "runs": [run]}
-
-
-def fitted_rows(events: list[Row]) -> dict[str, list[Row]]:
-    """As `rows`, and each row fits its table: one damaged field does not lose the run.
-
-    A field of a wrong type costs its own case only, which has failed then; of a run's row, only itself.
-    """
-    run, _ = schema.fitting("runs", _run_row(events))
-    keys = {key: run[key] for key in _KEYS}
-    pairs = [_case_rows({**event, **keys}) for event in events if event["event"] == "case"]
-    return {
-        "samples": [row for _, its in pairs for row in its],
-        "cases": [c for c, _ in pairs],
-        "runs": [run],
-    }
-
-
-def _case_rows(case: Row) -> tuple[Row, list[Row]]:
-    """A case's row and its samples; when something in them does not fit, a failed case without any."""
-    fitted, wrong = schema.fitting("cases", case)
-    try:
-        samples = _samples(case)
-        schema.table("samples", samples)
-    except DataError as error:
-        wrong = [*wrong, str(error)]
-    if not wrong:
-        return case, samples
-    reason = f"its record is damaged: {'; '.join(wrong)}"
-    return {**fitted, "status": Status.FAILED, "reason": reason, "n_samples": 0, "n_flagged": 0}, []
-
-
-def _samples(case: Row) -> list[Row]:
-    keys = {field.name: case.get(field.name) for field in schema.SCHEMAS["samples"]}
-    seconds, flags = case.get("seconds") or [], case.get("flags") or []
-    if not isinstance(seconds, list) or not isinstance(flags, list):
-        raise DataError("field 'seconds' or 'flags' is not a list")
-    flags = [*flags, *[""] * (len(seconds) - len(flags))]
-    return [{**keys, "sample": i, "seconds": s, "flags": flags[i]} for i, s in enumerate(seconds)]
-
-
-def _run_row(events: list[Row]) -> Row:
-    run = events[0]
-    identity = next((e for e in reversed(events) if e["event"] == "identity"), {})
-    end = next((e for e in reversed(events) if e["event"] == "end"), None)
-    machine = identity.get("machine") or {}
-    known = machine if isinstance(machine, dict) else {}
-    return {
-        **run,
-        "host": known.get("host"),
-        "boot_id": known.get("boot_id"),
-        "gpu_uuid": known.get("gpu.uuid"),
-        "gpu_name": known.get("gpu.name"),
-        "mig": known.get("gpu.mig", ""),
-        "ended_at": events[-1].get("at"),
-        "complete": end is not None,
-        "exit_code": None if end is None else end.get("exit_code"),
-        "stack_identity": identity.get("stack"),
-        "driver_identity": identity.get("driver"),
-        "machine_identity": machine,
-        "settings": identity.get("settings"),
-        "quantities": identity.get("quantities"),
-    }
-
-
 def finish(journal: Path, folder: CampaignFolder) -> Path:
     """Write a journal's Parquet files into `folder` and remove the journal; the runs file's path.
 
@@ -325,7 +243,7 @@ def finish(journal: Path, folder: CampaignFolder) -> Path:
     """
     events = read(journal)
     run_id = str(events[0]["run_id"])
-    for name, table_rows in fitted_rows(events).items():
+    for name, table_rows in rows(events).items():
         write_table(folder.table(name, run_id), schema.table(name, table_rows))
     journal.unlink()
     return folder.table("runs", run_id)

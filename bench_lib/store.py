@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from bench_lib import journal, schema
 from bench_lib.errors import DataError
+from bench_lib.faults import seals
 from bench_lib.layout import TABLES, CampaignFolder
 
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
@@ -185,7 +186,10 @@ def _json(path: Path) -> Tables:
         raise DataError(
             f"has schema version {version}, this suite reads up to {schema.SCHEMA_VERSION}; upgrade the suite"
         )
-    seconds = {one["fullname"]: one["stats"]["data"] for one in document.get("benchmarks", [])}
+    benchmarks = document.get("benchmarks", [])
+    if "sha256" in ours and ours["sha256"] != seals.digest(ours["runs"], ours["cases"], benchmarks):
+        raise DataError("was changed after it was written: its checksum does not hold; measure it again")
+    seconds = {one["fullname"]: one["stats"]["data"] for one in benchmarks}
     samples = [
         {**case, "sample": i, "seconds": value}
         for case in ours["cases"]

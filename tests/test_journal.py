@@ -31,7 +31,8 @@ def test_text_that_is_no_utf8_is_kept_escaped(tmp_path: Path) -> None:
         written.identity(Identity(settings={f"env.{NO_UTF8}": NO_UTF8}))
         written.case(measured("a", path=NO_UTF8), "quick")
         written.case(Measurement(Case("f", "b"), Status.FAILED, NO_UTF8), "quick")
-    with written.path.open("ab") as stream:  # as an older version wrote it
+    write(written.path, [json.loads(line) for line in written.path.read_bytes().splitlines()])
+    with written.path.open("ab") as stream:  # as an older version wrote it, without checksums
         stream.write(b'{"event":"case","case_id":"f/c","status":"failed","reason":"\\udce9"}\n')
     journal.finish(written.path, folder)
     escaped = "caf\\udce9"
@@ -119,3 +120,34 @@ def test_a_copy_never_replaces_the_run(tmp_path: Path) -> None:
 
 def write(path: Path, events: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def test_a_line_that_was_changed_is_named_and_never_read(tmp_path: Path) -> None:
+    """One digit of a sample: still JSON, another number."""
+    folder = CampaignFolder(tmp_path, "c")
+    with Journal(folder.journal("r")) as written:
+        written.run(RunInfo("r", "c", "here", "here"))
+        written.case(measured("a"), "quick")
+        written.end(0)
+    whole = written.path.read_bytes()
+    written.path.write_bytes(whole.replace(b"[1.0,2.0]", b"[1.0,7.0]"))
+    with pytest.raises(DataError, match=r"r\.jsonl: line 2 is not a journal event"):
+        journal.read(written.path)
+    lines = whole.splitlines(keepends=True)
+    written.path.write_bytes(lines[0] + lines[1].replace(b'"crc32"', b'"crc33"') + lines[2])
+    with pytest.raises(DataError, match="line 2"):
+        journal.read(written.path)
+
+
+def test_a_note_is_one_more_warning_of_its_case(tmp_path: Path) -> None:
+    folder = CampaignFolder(tmp_path, "c")
+    with Journal(folder.journal("r")) as written:
+        written.run(RunInfo("r", "c", "here", "here"))
+        written.case(measured("a"), "quick")
+        written.note("a", "it left 1.0 GiB behind")
+        written.case(Measurement(Case("f", "b"), Status.FAILED, "broken", nodeid="b"), "quick")
+        written.note("b", "it changed a setting")
+        written.note("gone", "of no case")
+    journal.finish(written.path, folder)
+    warnings = [case["warnings"] for case in finished(folder, "cases")]
+    assert warnings == [["it left 1.0 GiB behind"], ["it changed a setting"]]

@@ -167,14 +167,18 @@ def test_a_file_that_is_no_journal_is_skipped_by_name(tmp_path, content):
     assert [name for name, _ in data.skipped] == [str(path)]
 
 
-def test_a_journal_with_a_value_of_the_wrong_type_is_skipped_by_name(tmp_path):
+def test_a_journal_with_a_value_of_the_wrong_type_loses_that_case_alone(tmp_path):
     info = synthetic.run_info("demo", "old")
-    path = synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [], finish=False)
-    event = {"event": "case", "case_id": "launch/x", "family": {"a": 1}, "seconds": ["x"]}
-    path.write_bytes(path.read_bytes() + json.dumps(event).encode() + b"\n{}\n")
+    good = synthetic.measurement(synthetic.cases(1)[0], [1e-6])
+    path = synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [good], finish=False)
+    events = [json.loads(line) for line in path.read_bytes().splitlines()]
+    events.append({"event": "case", "case_id": "launch/x", "family": {"a": 1}, "seconds": ["x"]})
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))  # as an older version wrote it
     data = store.load(tmp_path, ["demo"])
-    assert data.runs.empty
-    assert [name for name, _ in data.skipped] == [str(path)]
+    assert data.cases["status"].tolist() == ["ok", "failed"]
+    assert "its record is damaged: field 'family'" in data.cases["reason"][1]
+    assert data.samples.num_rows == 1
+    assert data.skipped == ()
 
 
 def test_a_missing_column_of_an_older_file_is_empty(tmp_path):
