@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from bench_lib import pairing
+from bench_lib.model import BAD
 from bench_lib.pairing import CASE, Case, LogRatio, Values
 from bench_lib.replicates import KEY, SECONDS, Replicates, most_common, params_of, summed_up
 
@@ -28,6 +29,7 @@ class Row:
     values: Values = NO_VALUES
     without_pair: int = 0  # rounds (or runs) that hold the case and gave no pair
     not_comparable: str = ""  # why
+    failed: str = ""  # the side on which it failed, where that is why
     next_step: str = ""
 
 
@@ -54,6 +56,7 @@ def match(
     else:
         together, held = pairing.side_by_side(left, right, labels), {}
     ways = (_ways(left), _ways(right))
+    measured = [{case_id for case_id, _ in way} for way in ways]
     rows, left_out = [], list(together.left_out)
     for case, row in _heads(left, right).items():
         if case in together.values:
@@ -64,9 +67,9 @@ def match(
             at = 1 if case in ways[0] else 0
             told = _on_one_side(row, (a, b)[at].rejected, labels[at])
             rows += [told] if told.not_comparable else []
-            left_out += [] if told.not_comparable else [(row.case_id, told.next_step)]
-    left_out += [*summed_up(a.rejected, labels[0]), *summed_up(b.rejected, labels[1])]
-    return Matched(tuple(rows), tuple(left_out))
+            if not told.not_comparable and (row.unit == SECONDS or row.case_id in measured[at]):
+                left_out.append((row.case_id, told.next_step))
+    return Matched(tuple(rows), (*left_out, *summed_up(a.rejected, b.rejected, labels)))
 
 
 def _heads(left: pd.DataFrame, right: pd.DataFrame) -> dict[Case, Row]:
@@ -123,12 +126,14 @@ def _without_pair(row: Row, a: dict[int, Any], b: dict[int, Any], held: dict[str
 
 def _on_one_side(row: Row, rejected: pd.DataFrame, label: str) -> Row:
     """Only one side has values: the other one's runs ended otherwise, or never measured it."""
-    whys = rejected.loc[rejected["case_id"] == row.case_id, "why"].tolist()
+    own = rejected[rejected["case_id"] == row.case_id]
+    whys = own["why"].tolist()
     if whys and row.unit == SECONDS:
         runs = f"{len(whys)} run" + ("s" if len(whys) > 1 else "")
         return replace(
             row,
             not_comparable=f"{label}: {most_common(whys)} ({runs})",
+            failed=label if own["status"].isin([str(one) for one in BAD]).any() else "",
             next_step=f"mend it on {label} and measure again",
         )
     what = "" if row.unit == SECONDS else f"quantity {row.unit} "

@@ -254,6 +254,7 @@ class CaseChange:
     floor: float = 0.0  # the least sd that its timer can show
     log_ratios: tuple[float, ...] = ()  # one a pair, in run order; empty when unpaired
     pairs: tuple[str, ...] = ()  # what paired each of them: a round, a run, two installations
+    failed: str = ""  # the side on which it failed, where that leaves nothing to compare
 
 
 @dataclass(frozen=True)

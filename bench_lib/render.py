@@ -92,7 +92,7 @@ def counts_text(comparison: Comparison) -> str:
     """The last line: cases by change, and how many names were left out."""
     counts = ", ".join(f"{n} {change}" for change, n in comparison.counts().items())
     cases = f"{len(comparison.cases)} case" + "s" * (len(comparison.cases) != 1)
-    return f"{cases}: {counts}; {len(comparison.left_out)} left out"
+    return f"{cases}: {counts}; {len({name for name, _ in comparison.left_out})} left out"
 
 
 def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
@@ -125,10 +125,12 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
     for title, rows in _sections(comparison):
         yield Text()
         shown = [row for row in rows if row.unit == SECONDS or row.change in _MOVED]
-        yield _table(title, head, shown)
-        if len(rows) > len(shown):
-            hidden = len(rows) - len(shown)
-            yield Text(f"and {hidden} that did not move or are unclear: --format md, csv or json")
+        hidden = len(rows) - len(shown)
+        if shown:
+            yield _table(title, head, shown)
+        if hidden:
+            what = "and" if shown else f"{title}:"
+            yield Text(f"{what} {hidden} that did not move or are unclear: --format md, csv or json")
     if comparison.left_out:
         yield Text("\nleft out", style="bold")
         for line in left_out_lines(comparison.left_out):

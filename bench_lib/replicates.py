@@ -75,16 +75,40 @@ def params_of(text: str) -> dict[str, Any]:
     return params if isinstance(params, dict) else {}
 
 
-def summed_up(rejected: pd.DataFrame, label: str) -> list[tuple[str, str]]:
-    """Rejected rows as (case, reason): one entry a case and kind of end, with how many runs it was."""
+def summed_up(a: pd.DataFrame, b: pd.DataFrame, labels: tuple[str, str]) -> list[tuple[str, str]]:
+    """Rejected rows of two sides as (case, reason): one entry a case and kind of end, with its runs.
+
+    What ended in the same way on both sides is one entry.
+    """
+    one, other = _ends(a), _ends(b)
+    shared = {end: (n, other[end]) for end, n in one.items() if end in other}
+    both = [
+        (
+            case,
+            f"{labels[0]} and {labels[1]}: {why} ({_runs(n) + ' each' if n == m else f'{n} and {m} runs'})",
+        )
+        for (case, why), (n, m) in shared.items()
+    ]
+    alone = [
+        (case, f"{label}: {why} ({_runs(n)})")
+        for label, ends in zip(labels, (one, other), strict=True)
+        for (case, why), n in ends.items()
+        if (case, why) not in shared
+    ]
+    return [*both, *alone]
+
+
+def _ends(rejected: pd.DataFrame) -> dict[tuple[str, str], int]:
+    """By case and reason, how many runs ended so: a failure counts under the text most of them gave."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for case_id, status, why in rejected[["case_id", "status", "why"]].itertuples(index=False):
         kind = why if status == Status.OK else status  # a failure's text may differ run by run
         kinds.setdefault((case_id, kind), []).append(why)
-    return [
-        (case_id, f"{label}: {most_common(whys)} ({len(whys)} {'run' if len(whys) == 1 else 'runs'})")
-        for (case_id, _), whys in sorted(kinds.items())
-    ]
+    return {(case, most_common(whys)): len(whys) for (case, _), whys in sorted(kinds.items())}
+
+
+def _runs(n: int) -> str:
+    return f"{n} run{'s' * (n != 1)}"
 
 
 def most_common(reasons: list[str]) -> str:

@@ -127,7 +127,9 @@ def _question(row: Row) -> dict[str, Any]:
 def _without_values(row: Row, pairing: Pairing) -> CaseChange:
     if row.not_comparable:
         change, reason = Change.NOT_COMPARABLE, row.not_comparable
-        return CaseChange(**_question(row), change=change, reason=reason, next_step=row.next_step)
+        return CaseChange(
+            **_question(row), change=change, reason=reason, next_step=row.next_step, failed=row.failed
+        )
     reason = f"no {_replicates(pairing, 1)} holds a usable value of both sides" + _missing(row, pairing)
     next_step = f"measure at least {_more(FEWEST, pairing)}"
     return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
@@ -170,11 +172,20 @@ def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
         return f"measure at least {_more(FEWEST - change.n, pairing)}"
     if change.change is Change.UNCLEAR:
         if rounds > MOST_ROUNDS:
-            return f"more {_replicates(pairing)} will hardly settle it: the effect lies at the margin"
+            return f"more {_replicates(pairing)} will hardly settle it: {_hopeless(change)}"
         return f"about {_more(max(rounds - change.n, 1), pairing)} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
     return "none: settled"
+
+
+def _hopeless(change: CaseChange) -> str:
+    """Why no number of replicates helps: an effect known to lie at the margin, or scatter that hides it."""
+    margin, half = np.log1p(change.margin), np.log((change.high or 1.0) / (change.low or 1.0)) / 2
+    if half <= margin:
+        return "the effect lies at the margin"
+    scatter = 100 * np.expm1(change.sd or half)
+    return f"its values scatter by {scatter:.2g} %, find what disturbs them first"
 
 
 def _more(n: int, pairing: Pairing) -> str:

@@ -1,3 +1,4 @@
+import math
 import time
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
-from bench_lib import compare, journal, sides
+from bench_lib import compare, journal, sides, verdicts
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
+from bench_lib.matching import Row
 from bench_lib.model import Case, Change, Status, Timing
+from bench_lib.pairing import Values
 from bench_lib.schema import SCHEMAS
 
 STACKS = {"old": 1.0, "new": 0.97}
@@ -370,6 +373,7 @@ def test_a_case_that_fails_on_one_side_is_not_comparable_and_named(tmp_path):
     comparison = compared(tmp_path)
     row = the_case(comparison)
     assert (row.change, row.reason) == (Change.NOT_COMPARABLE, "new: wrong-result: off by 3 (3 runs)")
+    assert row.failed == "new"
     assert reasons(comparison, row.case_id) == ["new: wrong-result: off by 3 (3 runs)"]
 
 
@@ -378,10 +382,14 @@ def test_a_case_without_a_value_anywhere_is_left_out(tmp_path):
     rounds(tmp_path, 2, measured=[skipped])
     comparison = compared(tmp_path)
     assert comparison.cases == ()
-    assert reasons(comparison, CASE.case.case_id) == [
-        "old: skipped: no GPU here (2 runs)",
-        "new: skipped: no GPU here (2 runs)",
-    ]
+    both = "old and new: skipped: no GPU here (2 runs each)"
+    assert reasons(comparison, CASE.case.case_id) == [both]
+
+
+def test_the_quantities_of_a_case_that_one_side_never_measured_are_not_named_again(tmp_path):
+    other = SyntheticCase(Case("launch", "other"), quantities={"peak_nbytes": 1e9})
+    rounds(tmp_path, 3, old={"measured": [CASE, other]})
+    assert compared(tmp_path).left_out == (("launch/other", "new: not measured"),)
 
 
 def test_a_case_of_one_side_alone_is_left_out(tmp_path):
@@ -728,3 +736,21 @@ def _with(table, fields):
         column = pa.DictionaryArray.from_arrays(np.zeros(table.num_rows, np.int32), [value])
         table = table.set_column(place, table.schema.field(place), column)
     return table
+
+
+# --- what an unclear case needs
+
+
+def advice(log_ratios):
+    values = Values((1.0,) * len(log_ratios), tuple(map(math.exp, log_ratios)), tuple(log_ratios))
+    row = Row("f/op", "seconds", "f", "op", {}, "time", 0.05, 0.0, values)
+    (change,) = verdicts.changes([row], verdicts.Pairing.ROUNDS)
+    assert change.change is Change.UNCLEAR
+    return change.next_step
+
+
+def test_an_effect_at_the_margin_is_told_from_scatter_that_hides_it():
+    at = math.log(1.05)
+    assert advice([at + 0.01, at - 0.01, at]).endswith("hardly settle it: the effect lies at the margin")
+    wide = advice([at + 0.4, at - 0.4, at])
+    assert wide.endswith("hardly settle it: its values scatter by 49 %, find what disturbs them first")

@@ -74,6 +74,19 @@ def test_the_table_opens_with_what_differs_and_ends_with_the_counts():
     assert lines[-1] == "3 cases: 1 faster, 1 slower, 0 same, 0 unclear, 1 not comparable; 2 left out"
 
 
+def test_quantities_that_did_not_move_give_a_line_and_no_empty_table():
+    still = row(unit="peak_nbytes", change=Change.SAME)
+    lines = shown(comparison(quantities=(still, still))).splitlines()
+    at = lines.index("Quantities: 2 that did not move or are unclear: --format md, csv or json")
+    assert not lines[at - 1].strip()
+    assert "Quantities" not in lines
+
+
+def test_a_name_left_out_for_two_reasons_counts_once():
+    given = comparison(left_out=(("launch/a", "one"), ("launch/a", "two")))
+    assert shown(given).rstrip().endswith("; 1 left out")
+
+
 def test_the_cells_of_a_case():
     text = shown(comparison())
     fast = next(line for line in text.splitlines() if line.startswith("launch/op[size=1] "))
