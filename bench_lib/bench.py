@@ -48,6 +48,7 @@ class Bench:
     conditions: Conditions
     series: Series | None = None
     shown: bool = False  # to pytest-benchmark
+    world_size: int = 1  # ranks that took part
     _begin: float = field(default_factory=time.perf_counter)
     _notes: dict[str, Any] = field(default_factory=lambda: {"quantities": {}, "facts": {}, "warnings": ()})
 
@@ -135,6 +136,13 @@ class Bench:
     def parameter(self, name: str, value: Scalar) -> None:
         """Add a parameter that only the machine can tell: cases that differ in it are not compared."""
         self.case = replace(self.case, params={**self.case.params, _text(name): _scalar(name, value)})
+
+    def over(self, ranks: int, interconnect: str = "") -> None:
+        """Say that several ranks took part, and what connects them: other worlds are never compared."""
+        self.world_size = _whole("ranks", ranks)
+        self.parameter("ranks", ranks)
+        if interconnect:
+            self.parameter("interconnect", interconnect)
 
     def quantity(self, name: str, value: float) -> None:
         """Keep a number that is no time, its unit in the name: `peak_nbytes`, `max_abs_error`."""

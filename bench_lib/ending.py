@@ -9,8 +9,10 @@ import pytest
 
 from bench_lib.errors import (
     CaseTimeout,
+    Crashed,
     CudaError,
     CudaGainsError,
+    Hung,
     NotApplicable,
     Unavailable,
     WrongResult,
@@ -68,6 +70,8 @@ _STATUS: dict[type[BaseException], Status] = {
     pytest.skip.Exception: Status.SKIPPED,
     WrongResult: Status.WRONG_RESULT,
     CaseTimeout: Status.TIMEOUT,
+    Crashed: Status.CRASHED,
+    Hung: Status.HUNG,
     MemoryError: Status.OUT_OF_MEMORY,
 }
 

@@ -8,6 +8,8 @@ CudaGainsError
 ├── NotApplicable   this case has no meaning in this stack
 ├── WrongResult     the checked result is outside its tolerance
 ├── CaseTimeout     a case passed its own budget
+├── Crashed         a process that the case needed died: `crashed`
+├── Hung            a process that the case needed did not answer: `hung`
 └── CudaError       a CUDA call failed; carries the code and its name
 """
 
@@ -42,6 +44,14 @@ class WrongResult(CudaGainsError):
 
 class CaseTimeout(CudaGainsError):
     """A case passed its own wall-time budget."""
+
+
+class Crashed(CudaGainsError):
+    """A process that the case needed died; the case is `crashed` with this text."""
+
+
+class Hung(CudaGainsError):
+    """A process that the case needed did not answer in time; the case is `hung` with this text."""
 
 
 class CudaError(CudaGainsError):

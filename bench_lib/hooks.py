@@ -25,6 +25,7 @@ from bench_lib.target import CPU, CUDA, Target, clean
 if TYPE_CHECKING:
     from bench_lib.bench import Bench
     from bench_lib.bench_json import DeviceClock
+    from bench_lib.ranks.world import World
     from bench_lib.session import Run
 
 NAME = "cuda-gains"
@@ -53,6 +54,13 @@ class Hooks:
         from bench_lib.session import Run
 
         return Run(self.options, Task.of_environment(), self.target)
+
+    @cached_property
+    def world(self) -> "World":
+        """The ranks of the run; UsageError for a wrong --ranks."""
+        from bench_lib.ranks.world import World
+
+        return World(self.options.ranks)
 
     @cached_property
     def _clock(self) -> "DeviceClock":

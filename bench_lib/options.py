@@ -52,6 +52,7 @@ class Options:
     stack: str = "here"
     results: Path = Path("results")
     wheels: Path | None = None
+    ranks: str = "all"
     json: Path | None = None
     command: str = ""
 
@@ -69,6 +70,7 @@ class Options:
             stack=get("stack"),
             results=get("results"),
             wheels=get("wheels"),
+            ranks=get("ranks"),
             json=get("benchmark_json", None),
             command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
         )

@@ -19,6 +19,8 @@ from bench_lib.layout import CampaignFolder
 from bench_lib.stacks import StackEntry, stack
 
 _FILE = "plan.json"
+_ALL = "all"
+_LATER = {"ranks": _ALL}  # what a plan stored before there was such a key stands for
 _MAY_CHANGE = frozenset({"rounds", "seed", "command"})
 
 
@@ -36,6 +38,7 @@ class Plan:
     null: bool = True  # the baseline runs a second time in each round
     device: str = "auto"
     wheels: Path | None = None
+    ranks: str = _ALL  # of a collective: a number, or all
     benchmarks: Path = Path("benchmarks")
     extra: tuple[str, ...] = ()  # more arguments for pytest
     stacks_file: Path | None = None
@@ -76,7 +79,8 @@ class Plan:
         words += ["--rounds", str(self.rounds), "--campaign", self.campaign]
         words += _flags({"--quick": self.quick, "--full": self.full, "--no-null": not self.null})
         given = {"--results": self.results, "--benchmarks": self.benchmarks, "--device": self.device}
-        usual = {"--results": "results", "--benchmarks": "benchmarks", "--device": "auto"}
+        given |= {"--ranks": self.ranks}
+        usual = {"--results": "results", "--benchmarks": "benchmarks", "--device": "auto", "--ranks": _ALL}
         for option, value in given.items():
             words += [option, str(value)] if str(value) != usual[option] else []
         return shlex.join(words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]))
@@ -86,6 +90,7 @@ class Plan:
         words = [str(self.benchmarks), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
         words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
+        words += ["--ranks", self.ranks] if self.ranks != _ALL else []
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)
 
@@ -114,6 +119,7 @@ def settle(plan: Plan) -> int:
         "full": plan.full,
         "null": plan.null,
         "device": plan.device,
+        "ranks": plan.ranks,
         "benchmarks": str(plan.benchmarks),
         "extra": list(plan.extra),
         "rounds": plan.rounds,
@@ -121,7 +127,7 @@ def settle(plan: Plan) -> int:
         "command": plan.command,
     }
     for key, value in asked.items() if stored else ():
-        if key not in _MAY_CHANGE and stored.get(key) != value:
+        if key not in _MAY_CHANGE and stored.get(key, _LATER.get(key)) != value:
             raise UsageError(
                 f"campaign {plan.campaign!r} was begun with {key} {json.dumps(stored.get(key))}, this "
                 f"command says {json.dumps(value)}; repeat `{stored.get('command')}` or choose "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bench_lib.bench import Bench
     from bench_lib.gpu import Gpu
     from bench_lib.model import Policy
+    from bench_lib.ranks.world import World
     from bench_lib.stacks import StackEntry
 
 
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--stack", metavar="NAME", default="here", help="The stack to measure (default: %(default)s).")
     add("--results", metavar="DIR", type=Path, default=results, help="All campaigns (default: %(default)s).")
     add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
+    ranks = "Ranks of a collective, one a GPU; all: every GPU, two ranks on the CPU (default: %(default)s)."
+    add("--ranks", metavar="N|all", default="all", help=ranks)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,6 +96,12 @@ def on_gpu(request: pytest.FixtureRequest) -> bool:
 def stack(request: pytest.FixtureRequest) -> "StackEntry":
     """The stack that is measured."""
     return _hooks(request).run.stack
+
+
+@pytest.fixture(scope="session")
+def world(request: pytest.FixtureRequest) -> "World":
+    """The ranks of this run: how many (--ranks), and where; under torchrun the world it made."""
+    return _hooks(request).world
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,11 @@ class InFlight:
             if series is not None:
                 series = dataclasses.replace(series, facts={**series.facts, **self._host_facts()})
             known = dataclasses.replace(
-                self.measurement, case=self.bench.case, series=series, clocks=self.bench.clocks
+                self.measurement,
+                case=self.bench.case,
+                series=series,
+                clocks=self.bench.clocks,
+                world_size=self.bench.world_size,
             )
         return dataclasses.replace(known, status=self.status, reason=self.reason, wall_seconds=wall_seconds)
 

@@ -29,7 +29,9 @@ MEASURING = [
     "param_swap", "allocation",
     "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "observe", "cudnn",
     "path_convolution",
-    "worker", "conv_worker", "kernel_names", "tuned_workers",
+    "worker", "ranks", "ranks.member", "ranks.life", "ranks.seat", "ranks.preflight", "ranks.world",
+    "ranks.group", "ranks.timing",
+    "conv_worker", "kernel_names", "tuned_workers",
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
     # pytest

@@ -33,6 +33,9 @@ def run(
         bool, typer.Option("--no-null", help="Do not run the baseline a second time in each round.")
     ] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cuda or cpu.")] = "auto",
+    ranks: Annotated[
+        str, typer.Option("--ranks", metavar="N|all", help="Ranks of a collective; all: one a GPU.")
+    ] = "all",
     results: Results = Path("results"),
     wheels: Wheels = None,
     benchmarks: Annotated[
@@ -55,6 +58,7 @@ def run(
         null=not no_null,
         device=device,
         wheels=wheels,
+        ranks=ranks,
         benchmarks=benchmarks,
     )
     raise typer.Exit(campaigns.run(plan, Console(stderr=True)))
