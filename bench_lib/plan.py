@@ -21,6 +21,7 @@ from bench_lib.stacks import StackEntry, stack
 _FILE = "plan.json"
 _ALL = "all"
 _LATER = {"ranks": _ALL}  # what a plan stored before there was such a key stands for
+_DEVICES = ("auto", "cuda", "cpu")
 _MAY_CHANGE = frozenset({"rounds", "seed", "command"})
 
 
@@ -54,6 +55,8 @@ class Plan:
             raise UsageError("a stack is named twice; name each once (the baseline's repeat comes by itself)")
         if self.rounds < 1:
             raise UsageError(f"--rounds is {self.rounds}, expected at least 1")
+        if self.device not in _DEVICES:
+            raise UsageError(f"--device is {self.device!r}, expected one of {', '.join(_DEVICES)}")
         if not self.benchmarks.exists():
             raise UsageError(f"there is no {self.benchmarks}; name the benchmark files with --benchmarks")
         families.check(self.benchmarks, self.families)

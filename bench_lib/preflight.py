@@ -52,6 +52,7 @@ _UNSUFFIXED = frozenset(
         "nvjitlink",
     ]
 )
+_CUDA_LIBRARIES = {*stacks.SWAPPED, "cublaslt", "nvrtc"}  # what only a GPU can run, among the declared
 _LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc)\.so\.\d+[\d.]*")
 
 
@@ -76,6 +77,19 @@ def findings(
             name = f"{detected.name} (compute capability {detected.compute_capability})"
             found.append(Finding(gpu_unknown(cuda, detected.compute_capability, name), promises))
     return [finding for finding in found if finding.sentence]
+
+
+def without_gpu(entries: Iterable[StackEntry], detected: "Detected", asked_for_cpu: bool) -> str:
+    """What is measured of some stacks where there is no GPU; "" where nothing is to be said.
+
+    Somebody who asked for the CPU knows, but for stacks of which then nothing is left.
+    """
+    own = [entry for entry in entries if entry.base is None and entry.declared]
+    bare = [entry.name for entry in own if entry.declared.keys() <= _CUDA_LIBRARIES]
+    if detected.available or (asked_for_cpu and not bare):
+        return ""
+    nothing = f"; nothing of {', '.join(bare)} is measured, which hold CUDA libraries alone" if bare else ""
+    return f"no GPU: {detected.reason}; this campaign measures the CPU and skips what needs a GPU{nothing}"
 
 
 def cuda_of(entry: StackEntry) -> str:

@@ -290,6 +290,7 @@ def test_a_damaged_plan_is_named(kit: Kit) -> None:
         ({"stacks": ("here", "here")}, "named twice"),
         ({"stacks": ()}, "at least one stack"),
         ({"rounds": 0}, "at least 1"),
+        ({"device": "gpu"}, "--device is 'gpu', expected one of auto, cuda, cpu"),
         ({"benchmarks": Path("nowhere")}, "there is no nowhere"),
         ({"campaign": "../c"}, "folder name"),
         ({"families": ("lunch",), "benchmarks": BENCHMARKS}, "no family 'lunch' in .*did you mean 'launch'"),

@@ -153,3 +153,15 @@ def test_what_cuda_this_python_has_is_what_its_torch_is_built_for(
     assert [f.sentence[:11] for f in preflight.findings(HERE, B200, {}) if "kernels" in f.sentence] == [
         "NVIDIA B200"
     ]
+
+
+def test_what_is_measured_without_a_gpu() -> None:
+    runtime, native = (StackEntry(kind, kind, declared={"cudart": "12.4"}) for kind in ("cudart", "native"))
+    swap = StackEntry("swap", "swap", declared={"cudnn": "9.13.0"}, base=HERE, library="cudnn")
+    numpy = StackEntry("numpy", "venv", declared={"numpy": "2.2.6"})
+    skips = "no GPU: no GPU; this campaign measures the CPU and skips what needs a GPU"
+    assert preflight.without_gpu([HERE, swap], NONE, False) == skips
+    assert preflight.without_gpu([HERE, swap, numpy], NONE, True) == ""
+    bare = f"{skips}; nothing of cudart, native is measured, which hold CUDA libraries alone"
+    assert preflight.without_gpu([HERE, runtime, native], NONE, True) == bare
+    assert preflight.without_gpu([runtime], H200, False) == ""

@@ -46,6 +46,8 @@ def run(
     from rich.console import Console
 
     from bench_lib import campaign as campaigns
+    from bench_lib import preflight
+    from bench_lib.target import CPU, Target
 
     plan = campaigns.Plan(
         campaign=campaign,
@@ -61,6 +63,10 @@ def run(
         ranks=ranks,
         benchmarks=benchmarks,
     )
+    target = Target(device)
+    target.check()
+    if said := preflight.without_gpu(plan.entries(), target.detected, device == CPU):
+        typer.echo(f"cuda-gains: {said}", err=True)
     raise typer.Exit(campaigns.run(plan, Console(stderr=True)))
 
 

@@ -1,0 +1,53 @@
+"""`cuda-gains run` as a command: what it says before it measures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plugin_runs import INI
+
+BENCH = "from bench_lib.model import Series\ndef bench_a(bench):\n    bench.record(Series((1.0,)))\n"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, with a folder of benchmark files that take no time; there is no GPU."""
+    (folder / "made").mkdir(exist_ok=True)
+    (folder / "made/pytest.ini").write_text(INI)
+    (folder / "made/bench_made.py").write_text(BENCH)
+    code = "import sys; from bench_lib.cli import main; sys.argv[0] = 'cuda-gains'; main()"
+    command = [sys.executable, "-c", code, "run", "--benchmarks", "made", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_campaign_without_a_gpu_says_so_before_it_measures(tmp_path: Path) -> None:
+    done = run(tmp_path, "--stack", "here", "--rounds", "1", "--no-null")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("cuda-gains: no GPU: ")
+    assert "; this campaign measures the CPU and skips what needs a GPU\n" in done.stderr
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    """Before a stack is fetched, and before a plan is stored."""
+    done = run(tmp_path, "--stack", "cudart-11.8", "--device", "cuda")
+    assert done.returncode == 4
+    assert done.stderr.startswith("cuda-gains: --device cuda was given and there is no GPU to measure: ")
+    assert not (tmp_path / "results").exists()
+
+
+def test_wrong_words_are_one_sentence_and_fetch_nothing(tmp_path: Path) -> None:
+    for arguments, said in (
+        (("--device", "gpu"), "--device is 'gpu', expected one of auto, cuda, cpu"),
+        (("--family", "mad"), "there is no family 'mad' in made; did you mean 'made'? Known are made"),
+        (("--stack", "cudart-124"), "there is no stack 'cudart-124'; did you mean 'cudart-12.4'?"),
+    ):
+        done = run(tmp_path, "--stack", "cudart-11.8", *arguments)
+        assert (done.returncode, done.stderr) == (2, f"cuda-gains: {said}\n")
+    assert not (tmp_path / "results").exists()
