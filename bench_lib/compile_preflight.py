@@ -29,6 +29,11 @@ def check(device: str, include: Path | None = None) -> None:
         raise Unavailable(
             "torch.compile needs Triton on a GPU and this Python has none; install the triton of this torch"
         )
+    check_compiler(device, include)
+
+
+def check_compiler(device: str, include: Path | None = None) -> None:
+    """The part of `check` about the compiler and Python.h."""
     variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", ("g++",))
     compiler = _compiler(variable, names)
     headers = include or include_folder()
