@@ -3,7 +3,7 @@
 import pytest
 
 from bench_lib import promises
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.stacks import HERE, StackEntry, agrees
 
 DECLARED = {"torch": "2.6.0+cu124", "torch.cuda": "12.4", "cudart": "12.4", "cudnn": "9.1.0"}
 ENTRY = StackEntry("cu124", "venv", declared=DECLARED)
@@ -52,4 +52,4 @@ def test_another_version_is_named_with_both(key: str, value: str, said: str) -> 
     ],
 )
 def test_a_version_may_be_declared_in_part(declared: str, seen: str, same: bool) -> None:
-    assert promises.agrees(declared, seen) is same
+    assert agrees(declared, seen) is same
