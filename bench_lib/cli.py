@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bench_lib import __version__
-from bench_lib.commands import measuring, reading, stacks
+from bench_lib.commands import importing, measuring, reading, stacks
 from bench_lib.errors import CudaGainsError, Refused
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command()(reading.report)
 app.command()(reading.calibrate)
 app.command()(reading.chart)
 app.command()(measuring.merge)
+app.command("import")(importing.import_results)
 app.add_typer(stacks.app, name="stacks")
 
 

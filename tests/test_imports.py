@@ -13,8 +13,11 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "journal_rows", "journal",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output", "guard", "journal_rows", "journal",
     "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
+    "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
+    "importing.nccl_text", "importing.nvbandwidth", "importing.nvbench", "importing.superbench",
+    "importing.formats", "importing.writing",
 ]
 MEASURING = [
     # the device
@@ -37,7 +40,7 @@ MEASURING = [
     # pytest
     "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
 ]
-JOIN = ["schedule", "plan", "guard", "progress", "watch", "merge", "campaign"]
+JOIN = ["schedule", "plan", "progress", "watch", "merge", "campaign"]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
     "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
@@ -49,7 +52,15 @@ READING = [
     "claims", "claims.words", "claims.judged",
 ]
 # fmt: on
-COMMANDS = ["commands", "commands.words", "commands.measuring", "commands.reading", "commands.stacks", "cli"]
+COMMANDS = [
+    "commands",
+    "commands.words",
+    "commands.measuring",
+    "commands.importing",
+    "commands.reading",
+    "commands.stacks",
+    "cli",
+]
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, *COMMANDS]
 
 NEVER = {

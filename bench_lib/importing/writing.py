@@ -1,0 +1,149 @@
+"""Runs of another tool's file in, the three Parquet tables of a campaign out, and each file once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bench_lib import __version__, schema
+from bench_lib.errors import UsageError
+from bench_lib.importing.formats import read
+from bench_lib.importing.found import FoundCase, FoundRun, Source
+from bench_lib.journal import write_table
+from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
+from bench_lib.model import Case, Status
+
+_ID_LETTERS = 24
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a file."""
+
+    format: str
+    runs: int
+    cases: int
+    bad: int  # cases that ended otherwise than ok
+    notes: tuple[str, ...]
+
+    def sentence(self, path: Path, campaign: str, stack: str) -> str:
+        """What was done, for a person."""
+        bad = f", {self.bad} of them not ok" if self.bad else ""
+        runs = f"{self.runs} run{'s' * (self.runs > 1)}"
+        return f"{path}: {self.format}, {runs} with {self.cases} cases{bad} into {campaign}/{stack}"
+
+
+def import_file(path: Path, stack: str, campaign: str, results: Path) -> Imported:
+    """Write the runs of a file as runs of `stack` into a campaign.
+
+    Raises UsageError for a file of no known format or one that the campaign holds already, DataError for
+    a damaged one, naming its line.
+    """
+    check_name("stack", stack)
+    source = Source.read(path)
+    form, found = read(source)
+    folder = CampaignFolder(results, campaign)
+    with folder.lock():
+        ids = [f"{source.digest[:_ID_LETTERS]}-{place}" for place in range(len(found))]
+        if known := _stack_of(folder, ids[0]):
+            raise UsageError(
+                f"{path} is in campaign {campaign!r} already, as stack {known!r}: the same content is the "
+                "same run; name another file, or remove that run's files first"
+            )
+        for run_id, run in zip(ids, found, strict=True):
+            started = run.started_at or path.stat().st_mtime
+            tables = _rows(run_id, campaign, stack, run, started, f"imported {path.name}, {form.name}")
+            for name in TABLES:  # runs last: it marks the run as done
+                write_table(folder.table(name, run_id), schema.table(name, tables[name]))
+    cases = [case for run in found for case in run.cases]
+    bad = sum(case.status is not Status.OK for case in cases)
+    notes = tuple(dict.fromkeys(note for run in found for note in run.notes))
+    return Imported(form.name, len(found), len(cases), bad, notes)
+
+
+def _stack_of(folder: CampaignFolder, run_id: str) -> str:
+    """The stack of a run that the campaign holds, "" where it holds none such."""
+    for path in folder.parquet_files("runs"):
+        if path.stem in (run_id, MERGED):
+            rows = pq.read_table(path, columns=["run_id", "stack"])
+            own = rows.filter(pc.equal(rows["run_id"].cast("string"), run_id))["stack"].to_pylist()
+            if own:
+                return str(own[0])
+    return ""
+
+
+def _rows(
+    run_id: str, campaign: str, stack: str, run: FoundRun, started: float, command: str
+) -> dict[str, list[Row]]:
+    keys = {
+        "run_id": run_id,
+        "campaign": campaign,
+        "stack": stack,
+        "arm": stack,
+        "round": "",
+        "device": "cuda",
+    }
+    cases = [{**keys, **_case_row(run, case, place)} for place, case in enumerate(run.cases)]
+    samples = [
+        {**row, "sample": i, "seconds": seconds, "flags": ""}
+        for row, case in zip(cases, run.cases, strict=True)
+        for i, seconds in enumerate(case.seconds)
+    ]
+    return {
+        "samples": [dict(row) for row in samples],
+        "cases": cases,
+        "runs": [{**keys, **_run_row(run, started, command)}],
+    }
+
+
+def _case_row(run: FoundRun, found: FoundCase, position: int) -> Row:
+    case = Case(run.family, found.op, dict(found.params))
+    return {
+        "family": case.family,
+        "op": case.op,
+        "case_id": case.case_id,
+        "params": case.params_json,
+        "metric": case.metric,
+        "timing": found.timing,
+        "policy": run.policy,
+        "calls": found.calls,
+        "world_size": found.world_size,
+        "margin": run.margin,
+        "status": found.status,
+        "reason": found.reason,
+        "position": position,
+        "n_samples": len(found.seconds),
+        "n_flagged": 0,
+        "turns": "",
+        "flop": found.flop,
+        "nbytes": found.nbytes,
+        "warmup_calls": found.warmup_calls,
+        "warnings": [],
+        "quantities": dict(found.quantities),
+        "facts": dict(found.facts),
+    }
+
+
+def _run_row(run: FoundRun, started: float, command: str) -> Row:
+    gpu = {"gpu.name": run.gpu_name} if run.gpu_name else {}
+    return {
+        "position": 0,
+        "policy": run.policy,
+        "command": command,
+        "suite_version": __version__,
+        "host": run.host,
+        "gpu_name": run.gpu_name,
+        "mig": "",
+        "started_at": started,
+        "ended_at": run.ended_at or started,
+        "complete": run.complete,
+        "exit_code": 0,
+        "stack_identity": dict(run.stack),
+        "driver_identity": dict(run.driver),
+        "machine_identity": {**run.machine, **gpu},
+        "settings": dict(run.settings),
+        "quantities": {},
+    }
