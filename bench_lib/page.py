@@ -1,12 +1,13 @@
 """A report as sections of text, tables and charts, and how they are written as Markdown.
 
 All text is data until it is written: whatever a results file put into it, it comes out as the same
-letters and never as markup. An HTML page is one more writer over the same sections.
+letters and never as markup. `bench_lib.html.writer` is one more writer over the same sections.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -21,15 +22,51 @@ class Code:
     text: str
 
 
-Inline = str | Code | tuple[str | Code, ...]
+@dataclass(frozen=True)
+class Number:
+    """A number as text, and the value that a table sorts it by; None sorts last."""
+
+    text: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A word that means one of a few things (a change, a verdict): it has a colour where there are any."""
+
+    text: str
+    kind: str  # of bench_lib/html/templates/style.css: faster, slower, same, unclear, ...
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of many things of one kind: the first are shown, and how many more there are."""
+
+    names: tuple[str, ...]
+    most: int = 8
+
+    @property
+    def text(self) -> str:
+        """The first names and how many more."""
+        return ", ".join(self.names[: self.most]) + self.more
+
+    @property
+    def more(self) -> str:
+        """How many are not shown; "" where all are."""
+        return f" and {len(self.names) - self.most} more" if len(self.names) > self.most else ""
+
+
+Part = str | Code | Number | Mark | Names
+Inline = Part | tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; each row has a cell for each word of the head."""
+    """A table; each row has a cell for each word of the head. A named one can be sorted and filtered."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Inline, ...], ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,11 +86,31 @@ class Bullets:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """How many there are of each kind, drawn where that can be; the text says it too."""
+
+    counts: tuple[tuple[str, int], ...]
+
+
+Block = Inline | Table | Chart | Bullets | Tally
+
+
+class Place(StrEnum):
+    """Where a section stands on a page that has a first screen."""
+
+    ANSWER = "answer"
+    BESIDE = "beside"  # the other short ones of the first screen
+    BODY = "body"
+    APPENDIX = "appendix"
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading and what stands under it; a str or Code is a paragraph."""
 
     title: Inline
-    blocks: tuple[Inline | Table | Chart | Bullets, ...]
+    blocks: tuple[Block, ...]
+    place: Place = Place.BODY
 
 
 def write_markdown(title: Inline, sections: Sequence[Section], out: Path) -> Path:
@@ -72,8 +129,15 @@ def markdown(title: Inline, sections: Sequence[Section]) -> str:
     """The sections as GitHub's Markdown; charts are linked as NAME.png, with NAME.svg beside it."""
     parts = [f"# {_inline(title)}"]
     for section in sections:
-        parts += [f"## {_inline(section.title)}", *map(_block, section.blocks)]
+        blocks = [block for block in section.blocks if not isinstance(block, Tally)]
+        parts += [f"## {_inline(section.title)}", *map(_block, blocks)]
     return "\n\n".join(parts) + "\n"
+
+
+def letters(text: Inline) -> str:
+    """The plain letters of a text, without markup."""
+    parts = text if isinstance(text, tuple) else (text,)
+    return one_line("".join(part if isinstance(part, str) else part.text for part in parts))
 
 
 def _block(block: Inline | Table | Chart | Bullets) -> str:
@@ -98,7 +162,15 @@ def _paragraph(text: Inline) -> str:
 
 def _inline(text: Inline, in_table: bool = False) -> str:
     parts = text if isinstance(text, tuple) else (text,)
-    return "".join(_code(p.text, in_table) if isinstance(p, Code) else escape(p) for p in parts)
+    return "".join(_part(part, in_table) for part in parts)
+
+
+def _part(part: Part, in_table: bool) -> str:
+    if isinstance(part, Code):
+        return _code(part.text, in_table)
+    if isinstance(part, Names):
+        return ", ".join(_code(name, in_table) for name in part.names[: part.most]) + part.more
+    return escape(part if isinstance(part, str) else part.text)
 
 
 def escape(text: str) -> str:

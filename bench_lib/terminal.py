@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from bench_lib.page import Bullets, Chart, Code, Inline, Section, Table, one_line
+from bench_lib.page import Bullets, Chart, Inline, Section, Table, Tally, letters, one_line
 from bench_lib.render import WIDTH_OF_FILES
 
 
@@ -17,22 +17,17 @@ def show(title: str, sections: Sequence[Section], console: Console | None = None
         console.width = WIDTH_OF_FILES
     console.print(Text(one_line(title), style="bold"))
     for section in sections:
-        console.print(Text(f"\n{_letters(section.title)}", style="bold"))
+        console.print(Text(f"\n{letters(section.title)}", style="bold"))
         for block in section.blocks:
             if isinstance(block, Table):
                 console.print(_table(block))
-            elif not isinstance(block, Chart):
+            elif not isinstance(block, Chart | Tally):
                 for line in _lines(block):
                     console.print(Text(f"  {line}"))
 
 
 def _lines(block: Inline | Bullets) -> Iterable[str]:
-    return map(_letters, block.items if isinstance(block, Bullets) else [block])
-
-
-def _letters(text: Inline) -> str:
-    parts = text if isinstance(text, tuple) else (text,)
-    return one_line("".join(part.text if isinstance(part, Code) else part for part in parts))
+    return map(letters, block.items if isinstance(block, Bullets) else [block])
 
 
 def _table(table: Table) -> RichTable:
@@ -40,5 +35,5 @@ def _table(table: Table) -> RichTable:
     for i, name in enumerate(table.head):
         made.add_column(Text(name), justify="right" if i else "left", overflow="fold")
     for row in table.rows:
-        made.add_row(*(Text(_letters(cell)) for cell in row))
+        made.add_row(*(Text(letters(cell)) for cell in row))
     return made
