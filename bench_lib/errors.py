@@ -2,7 +2,8 @@
 
 CudaGainsError
 ├── UsageError      the command or a file is wrong               exit code 2 (pytest: 4)
-│   └── DataError   a results file cannot be read as data
+│   ├── DataError   a results file cannot be read as data
+│   └── Unreachable results elsewhere cannot be read or written
 ├── Refused         measuring here would give wrong results      exit code 4
 ├── Unavailable     this case cannot run here: `skipped`
 ├── NotApplicable   this case has no meaning in this stack
@@ -24,6 +25,10 @@ class UsageError(CudaGainsError):
 
 class DataError(UsageError):
     """A results file that is damaged, foreign or of an unknown schema; names the file."""
+
+
+class Unreachable(UsageError):
+    """A place of results elsewhere cannot be read or written now; what is on this machine is kept."""
 
 
 class Refused(CudaGainsError):

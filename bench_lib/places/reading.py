@@ -1,0 +1,35 @@
+"""The folder that a reading command reads: for a place elsewhere, with what it names fetched into it."""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench_lib.errors import UsageError
+from bench_lib.places import address, mirror
+from bench_lib.places.place import Place
+
+_NAMES_SHOWN = 12
+
+
+def folder(results: str, campaigns: Iterable[str] = (), perhaps: Iterable[str] = ()) -> Path:
+    """The folder to read campaigns from; of a place elsewhere only new files of those named are fetched.
+
+    `perhaps` are names that may be campaigns. Raises UsageError for a campaign that is not there, naming
+    the nearest, and Unreachable.
+    """
+    found = address.parse(results)
+    if found.url:
+        place = Place.open(found)
+        known = sorted({*place.folders(), *mirror.here(place)})
+        wanted = set(campaigns)
+        for name in sorted(wanted - set(known)):
+            raise _unknown(name, known, place)
+        mirror.fetch(place, sorted(wanted | (set(perhaps) & set(known))))
+    return found.folder
+
+
+def _unknown(name: str, known: list[str], place: Place) -> UsageError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(known[:_NAMES_SHOWN]) + (" ..." if len(known) > _NAMES_SHOWN else "")
+    return UsageError(f"no campaign {name!r} at {place}; there: {listed or 'none'}{hint}")
