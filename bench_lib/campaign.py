@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from bench_lib import environments, journal, merge, schedule, stacks, stock, watch
-from bench_lib.errors import CudaGainsError, Refused, UsageError
+from bench_lib.errors import CudaGainsError, DataError, Refused, UsageError
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status
@@ -267,32 +267,36 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     if plan.stacks_file is not None:
         environment[stacks.FILE_VARIABLE] = str(plan.stacks_file)
     child = watch.start([its.python, *plan.program[1:], *plan.arguments(plan.arms[arm])], environment, log)
-    watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds)
+    watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds, log)
     try:
         hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
     except BaseException:  # Ctrl-C before all: the process writes what it has, then ends
         watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
-        _keep(folder, run_id, None, "")
+        _keep(campaign, run_id, None, "")
         raise
     status = Status.HUNG if hung else Status.CRASHED
-    _keep(folder, run_id, status, hung or watch.how_it_ended(child.returncode))
+    _keep(campaign, run_id, status, hung or watch.how_it_ended(child.returncode))
     process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
     if process.exit_code == 0:
         log.unlink()
     return process
 
 
-def _keep(folder: CampaignFolder, run_id: str, status: Status | None, reason: str) -> None:
+def _keep(campaign: _Campaign, run_id: str, status: Status | None, reason: str) -> None:
     """Turn the journal of an ended process into Parquet, unless the process did so itself.
 
     A case it died in gets `status`; without one (Ctrl-C) that case counts as not begun.
     """
+    folder, say = campaign.folder, campaign.progress.say
     path = folder.journal(run_id)
     if not path.exists():
         return
-    if status is not None and b"\n" in path.read_bytes():
-        journal.append_status(path, status, reason)
-    merge.keep(path, folder)
+    try:
+        if status is not None and b"\n" in path.read_bytes():
+            journal.append_status(path, status, reason)
+        merge.keep(path, folder)
+    except DataError as error:  # it stays, and the cases in it are measured again
+        say(f"left where it is: {error}")
 
 
 def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
