@@ -1,6 +1,7 @@
 """The command `cuda-gains`; what each part of it does stands in bench_lib.commands.
 
-Exit codes: 0; 1 a case failed (`run`) or `--fail-on` matched; 2 wrong use; 4 refused to measure.
+Exit codes: 0; 1 a case failed (`run`), `--fail-on` matched, or `--strict` and a claim is refuted; 2 wrong
+use; 4 refused to measure.
 """
 
 import sys
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bench_lib import __version__
-from bench_lib.commands import importing, measuring, reading, stacks
+from bench_lib.commands import claiming, importing, measuring, reading, stacks
 from bench_lib.errors import CudaGainsError, Refused
 
 app = typer.Typer(
@@ -25,7 +26,9 @@ app.command()(reading.compare)
 app.command()(reading.report)
 app.command()(reading.calibrate)
 app.command()(reading.chart)
+app.command()(claiming.claims)
 app.command()(measuring.merge)
+app.command()(measuring.push)
 app.command("import")(importing.import_results)
 app.add_typer(stacks.app, name="stacks")
 

@@ -19,6 +19,7 @@ BOTH = [
     "importing.nccl_text", "importing.nvbandwidth", "importing.nvbench", "importing.superbench",
     "importing.formats", "importing.writing",
     "places", "places.address", "places.place", "places.mirror", "places.look", "places.reading",
+    "places.writing",
 ]
 MEASURING = [
     # the device
@@ -50,7 +51,9 @@ READING = [
     "bridge_chart", "bridge_page", "losses",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery",
     "report", "asked",
-    "claims", "claims.words", "claims.judged",
+    "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",
+    "claims.judging", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
+    "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
 ]
 # fmt: on
 COMMANDS = [
@@ -60,7 +63,7 @@ COMMANDS = [
     "commands.importing",
     "commands.reading",
     "commands.stacks",
-    "cli",
+    "commands.claiming", "cli",
 ]
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, *COMMANDS]
 

@@ -1,9 +1,26 @@
 """Results and claims in, a verdict a claim out: the one function that commands and pages call."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench_lib.claims.words import Judged
+from bench_lib import sides, stacks
+from bench_lib.claims import checks, combining, findings, reading
+from bench_lib.claims.measured import Measured
+from bench_lib.claims.words import Claim, Judged, Kind, Verdict
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Every claim judged, on which campaigns, and what of them could not be read."""
+
+    claims: tuple[Judged, ...]
+    campaigns: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def counts(self) -> dict[Verdict, int]:
+        """Claims by verdict."""
+        return {verdict: sum(one.verdict is verdict for one in self.claims) for verdict in Verdict}
 
 
 def judged(
@@ -15,4 +32,25 @@ def judged(
     this package lies in. Raises UsageError for a claims file that is wrong in any way and for a campaign
     that is not there.
     """
-    raise NotImplementedError
+    return verdicts(results, campaigns, path).claims
+
+
+def verdicts(results: Path, campaigns: Sequence[str] | None = None, path: Path | None = None) -> Verdicts:
+    """As `judged`, with the campaigns that were read and what was left out of them."""
+    read = reading.read(path)
+    there = sides.campaigns(results)
+    for name in campaigns or ():
+        if name not in there:
+            raise sides.unknown("campaign", name, there, f" under {results}")
+    chosen = there if campaigns is None else list(dict.fromkeys(campaigns))
+    measured = Measured(results, chosen)
+    world = checks.World(measured, stacks.load_stacks())
+    claims = tuple(_judged(claim, world, read.planned) for claim in read.claims)
+    return Verdicts(claims, tuple(chosen), tuple(dict.fromkeys(measured.left_out)))
+
+
+def _judged(claim: Claim, world: checks.World, planned: Sequence[str]) -> Judged:
+    missing = combining.takes(claim, planned, world.entries)
+    if claim.kind is Kind.FACT:
+        return checks.judged(claim, world, missing)
+    return combining.combined(claim, findings.findings(claim, world.measured), missing)

@@ -1,0 +1,88 @@
+"""All findings of a claim in, its one verdict out, and what it would take to say more."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from bench_lib import stacks
+from bench_lib.claims.judging import existential
+from bench_lib.claims.words import SETTLED, Claim, Finding, Judged, Verdict
+from bench_lib.stacks import StackEntry
+
+_ROUNDS = 10
+
+
+def combined(claim: Claim, found: Sequence[Finding], missing: str) -> Judged:
+    """The verdict over all findings; `missing` is what it would take where there is none.
+
+    Some supported and others refuted: mixed. One supported finding shows what one case can show; what is
+    about the whole scope needs all of its findings, and one that is refuted refutes it.
+    """
+    if not found:
+        return Judged(claim, Verdict.NOT_MEASURED, "no case of it was measured", takes=missing)
+    supported, refuted = ([one for one in found if one.verdict is v] for v in SETTLED[:2])
+    open_ = [one for one in found if one.verdict not in SETTLED]
+    if supported and refuted:
+        verdict = Verdict.MIXED
+    elif supported and (not open_ or existential(claim)):
+        verdict = Verdict.SUPPORTED
+    elif refuted and not (open_ and existential(claim)):
+        verdict = Verdict.REFUTED
+    else:
+        all_absent = all(one.verdict is Verdict.NOT_MEASURED for one in found)
+        verdict = Verdict.NOT_MEASURED if all_absent else Verdict.INCONCLUSIVE
+    more = verdict is Verdict.SUPPORTED and _more(claim, supported)
+    steps = dict.fromkeys(f"{_name(one)}{one.next_step}" for one in open_ if one.next_step)
+    more_of_it = "" if verdict in SETTLED else "; ".join(steps)
+    return Judged(claim, verdict, _reason(verdict, found), more, more_of_it, tuple(found))
+
+
+def _more(claim: Claim, supported: Sequence[Finding]) -> bool:
+    return (any if existential(claim) else all)(one.and_more for one in supported)
+
+
+def _reason(verdict: Verdict, found: Sequence[Finding]) -> str:
+    """The reason of the only finding; of several, what each of them says."""
+    if len(found) == 1:
+        return found[0].reason
+    counts = {one: sum(f.verdict is one for f in found) for one in Verdict}
+    told = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    own = next((f.reason for f in found if f.verdict is verdict), "")
+    return f"{told} of {len(found)} findings" + (f": {own}" if own else "")
+
+
+def _name(finding: Finding) -> str:
+    parts = [part for part in (finding.campaign, finding.group) if part]
+    return f"{', '.join(parts)}: " if parts else ""
+
+
+def takes(claim: Claim, planned: Collection[str], entries: Mapping[str, StackEntry]) -> str:
+    """What it would take to measure a claim: hardware, families that are not there yet, stacks, rounds."""
+    absent = [family for family in claim.families if family in planned]
+    parts = [claim.needs] if claim.needs else []
+    if absent:
+        parts.append(f"the family {', '.join(absent)}, which is planned")
+    elif claim.cases:
+        parts.append(f"at least {_ROUNDS} rounds: {_command(claim, entries)}")
+    return "; ".join([*parts, *([claim.note] if claim.note else [])])
+
+
+def _command(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
+    families = " ".join(f"--family {family}" for family in (*claim.families, "canary"))
+    if claim.baseline:
+        names = [_stack(side, entries) for side in (claim.baseline, claim.candidate)]
+        chosen = " ".join(f"--stack {name}" for name in names)
+    else:
+        chosen = f"--stack {_stack(claim.inside, entries) if claim.inside else stacks.HERE.name} --no-null"
+    return f"cuda-gains run {chosen} --rounds {_ROUNDS} {families} --campaign NAME"
+
+
+def _stack(wanted: Mapping[str, str], entries: Mapping[str, StackEntry]) -> str:
+    """The smallest stack of the stacks file that promises what a side holds, else what it must hold."""
+    able = [entry for entry in entries.values() if _promises(entry, wanted)]
+    if able:
+        return min(able, key=lambda entry: len(stacks.declared(entry))).name
+    return f"({', '.join(f'{name} {version}' for name, version in wanted.items())})"
+
+
+def _promises(entry: StackEntry, wanted: Mapping[str, str]) -> bool:
+    declared = stacks.declared(entry)
+    return all(stacks.agrees(version, declared.get(name, "")) for name, version in wanted.items())

@@ -1,0 +1,163 @@
+"""A claim and what was measured in, its findings out: one a pair of sides and group."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bench_lib.claims import judging, selecting
+from bench_lib.claims.bounds import scale_of
+from bench_lib.claims.measured import Arm, Compared, Measured
+from bench_lib.claims.values import CaseValues
+from bench_lib.claims.words import Claim, Contrast, Effect, Finding, Verdict
+from bench_lib.errors import UsageError
+from bench_lib.model import CaseChange, Comparison
+from bench_lib.verdicts import Pairing
+
+_CONFOUNDED = "confounded"
+_AROUND = ("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver")
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """The selected cases of one pair of sides and group, and everything that a finding says of them."""
+
+    cases: tuple[CaseValues, ...]
+    around: Finding  # everything but the verdict and the numbers
+    unusable: str = ""  # why no verdict can be drawn from these sides, whatever the numbers
+    unpaired: Mapping[str, Any] = field(default_factory=dict)  # value and interval where nothing is paired
+
+
+def findings(claim: Claim, measured: Measured) -> tuple[Finding, ...]:
+    """Every finding that the results give of a claim; none where no side or no case is there."""
+    selections = list(_selections(claim, measured))
+    tests = sum(judging.counted(one.cases) for one in selections)
+    return tuple(_finding(claim, one, tests) for one in selections)
+
+
+def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
+    found = judging.judge(claim, one.cases, tests)
+    if one.unusable:
+        found = replace(
+            found,
+            verdict=Verdict.INCONCLUSIVE,
+            and_more=False,
+            reason=one.unusable,
+            next_step="measure both in interleaved rounds, and let the machine stand still",
+            **one.unpaired,
+        )
+    around = {name: getattr(one.around, name) for name in _AROUND}
+    return replace(found, **around)
+
+
+def _selections(claim: Claim, measured: Measured) -> Iterator[_Selection]:
+    if claim.effect is Effect.VALUE:
+        for arm in measured.stacks:
+            if arm.holds(claim.inside):
+                yield from _of_values(claim, arm)
+        return
+    if claim.baseline:
+        for found in measured.pairs(claim.baseline, claim.candidate):
+            yield from _of_comparison(claim, found)
+    for arm in measured.stacks:
+        for asked in claim.contrasts:
+            if arm.holds(claim.inside) and _has_both(claim, arm, asked):
+                try:
+                    yield from _of_comparison(claim, measured.contrast(arm, asked), asked)
+                except UsageError:  # the two values were never measured with the same other parameters
+                    continue
+
+
+def _has_both(claim: Claim, arm: Arm, asked: Contrast) -> bool:
+    there = selecting.values_of(arm.cases, claim, asked.parameter)
+    return {asked.baseline, asked.candidate} <= there
+
+
+def _of_comparison(claim: Claim, found: Compared, asked: Contrast | None = None) -> Iterator[_Selection]:
+    comparison = found.comparison
+    several = asked is not None and len(claim.contrasts) > 1
+    sides = f"{asked.parameter}={asked.baseline}:{asked.candidate}" if asked and several else ""
+    groups: dict[str, list[CaseChange]] = {}
+    for row in selecting.of_comparison(claim, comparison, found.parameter):
+        own = selecting.group_of(claim, row.family, row.op, row.params)
+        groups.setdefault(", ".join(part for part in (sides, own) if part), []).append(row)
+    around = _around(claim, found.arms, comparison)
+    for name, rows in sorted(groups.items()):
+        cases = tuple(selecting.case_values(row) for row in rows)
+        unpaired = _unpaired(claim, rows) if comparison.pairing == Pairing.UNPAIRED else {}
+        yield _Selection(cases, replace(around, group=name), _unusable(comparison), unpaired)
+
+
+def _unpaired(claim: Claim, rows: Sequence[CaseChange]) -> dict[str, Any]:
+    """The case that gained most, with the interval that the comparison gives it."""
+    scale = scale_of(claim)
+    there = [row for row in rows if row.ratio and row.low and row.high]
+    if not there:
+        return {}
+    row = max(there, key=lambda one: scale.sign * math.log(one.ratio or 1.0))
+    numbers = [scale.sign * math.log(number or 1.0) for number in (row.ratio, row.low, row.high)]
+    value, *ends = (scale.share(gain) for gain in numbers)
+    low, high = sorted(ends)
+    shown = scale.text(value, low, high)
+    told = {"value": value, "low": low, "high": high, "shown": shown, "of": row.case_id}
+    return {**told, "n": row.n, "n_cases": len(there), "left_out": len(rows) - len(there)}
+
+
+def _of_values(claim: Claim, arm: Arm) -> Iterator[_Selection]:
+    around = _about((arm,), claim)
+    around = replace(around, baseline=arm.side.label, candidate=arm.side.label, stacks=_versions(arm))
+    found = selecting.of_values(claim, arm.side.data, arm.replicates)
+    for name, cases in sorted(found.items()):
+        yield _Selection(tuple(cases), replace(around, group=name))
+
+
+def _around(claim: Claim, arms: tuple[Arm, ...], comparison: Comparison) -> Finding:
+    around = _about(arms, claim)
+    told = comparison.attribution if len(arms) > 1 else f"{comparison.attribution} ({_versions(arms[0])})"
+    confounders = [comparison.attribution] if comparison.attribution.startswith(_CONFOUNDED) else []
+    notes = [note for note in comparison.notes if not note.startswith("A/A: ") or "DOUBT" in note]
+    return replace(
+        around,
+        campaign=comparison.campaign,
+        baseline=comparison.baseline,
+        candidate=comparison.candidate,
+        stacks=told,
+        confounders=(*around.confounders, *confounders, *notes),
+    )
+
+
+def _about(arms: tuple[Arm, ...], claim: Claim) -> Finding:
+    """What runs of these arms ran on; and where the effect lives, if exchanging stacks cannot reach it."""
+    gpus, drivers = (
+        " / ".join(sorted({arm.told(key) for arm in arms} - {""})) for key in ("gpu.name", "driver.version")
+    )
+    elsewhere: tuple[str, ...] = ()
+    if claim.lives_in == "driver" and len({arm.told("driver.version") for arm in arms}) == 1:
+        elsewhere = (
+            "the effect would live in the driver, and one driver served both sides: exchanging the toolkit "
+            "cannot show what another driver does",
+        )
+    return Finding(
+        Verdict.INCONCLUSIVE,
+        "",
+        campaign=arms[0].side.campaign,
+        gpu=gpus,
+        driver=drivers,
+        confounders=elsewhere,
+    )
+
+
+def _unusable(comparison: Comparison) -> str:
+    """Why a comparison settles no claim: the machine changed, or the sides never shared a round."""
+    if comparison.canaries_moved:
+        return "the canaries moved, so the machine changed between the sides"
+    if comparison.pairing == Pairing.UNPAIRED:
+        return "the sides never shared a round, so the stack is not told from the session"
+    return ""
+
+
+def _versions(arm: Arm) -> str:
+    """The main components that the runs of an arm had loaded."""
+    names = ("torch", "cudart", "cudnn", "nccl", "triton")
+    told = [f"{name} {arm.told(f'{name}.version')}" for name in names if arm.told(f"{name}.version")]
+    return f"{arm.side.label}: {', '.join(told) or 'no CUDA component was loaded'}"

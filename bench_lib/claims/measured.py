@@ -1,0 +1,142 @@
+"""Campaigns in, comparisons out: each campaign is read once and each comparison made once, for all claims."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bench_lib import compare, differences, stacks, store
+from bench_lib.claims.selecting import CaseKey
+from bench_lib.claims.words import Contrast
+from bench_lib.layout import CampaignFolder
+from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.replicates import Replicates, replicates
+from bench_lib.sides import Side
+from bench_lib.store import Data
+
+_IDENTITIES = ("stack_identity", "driver_identity", "machine_identity")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The runs of one arm of a campaign (of a whole stack for a contrast), and what they held."""
+
+    side: Side
+    held: Mapping[str, frozenset[str]]  # dotted key -> the values of its runs
+
+    @cached_property
+    def cases(self) -> frozenset[CaseKey]:
+        """Family, op and parameters of everything that was measured."""
+        names = self.side.data.cases[["family", "op", "params"]]
+        return frozenset(names.itertuples(index=False, name=None))
+
+    @cached_property
+    def replicates(self) -> Replicates:
+        """Its cases as values."""
+        return replicates(self.side.data)
+
+    def holds(self, wanted: Mapping[str, str]) -> bool:
+        """Whether every wanted component has that version in every run; `driver = "580"` too."""
+        return all(self._has(component, version) for component, version in wanted.items())
+
+    def _has(self, component: str, version: str) -> bool:
+        found = self.held.get(component if "." in component else f"{component}.version", frozenset())
+        return bool(found) and all(stacks.agrees(version, one) for one in found)
+
+    def told(self, key: str) -> str:
+        """What its runs say of one key."""
+        return differences.SEVERAL.join(sorted(self.held.get(key, ())))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison and the arms that it is of; `parameter` is the one that a contrast took."""
+
+    comparison: Comparison
+    arms: tuple[Arm, ...]
+    parameter: str = ""
+
+
+class Measured:
+    """The campaigns of a results folder; what could not be read is named in `left_out`."""
+
+    def __init__(self, results: Path, campaigns: Sequence[str]) -> None:
+        self.left_out: list[tuple[str, str]] = []
+        self._data = {name: self._load(results, name) for name in campaigns}
+        self._compared: dict[tuple[object, ...], Compared] = {}
+        self.arms = [arm for name in campaigns for arm in self._arms(name, "arm")]
+        self.stacks = [arm for name in campaigns for arm in self._arms(name, "stack")]
+
+    def pairs(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> Iterator[Compared]:
+        """Comparisons of arms that hold what the sides ask for, inside campaigns, else across them.
+
+        Of several candidates for a baseline the one that differs from it in the fewest components.
+        """
+        first = [arm for arm in self.arms if arm.holds(baseline) and not _is_repeat(arm)]
+        second = [arm for arm in self.arms if arm.holds(candidate) and not _is_repeat(arm)]
+        inside = [(a, b) for a in first for b in second if a.side.campaign == b.side.campaign]
+        every = inside or [(a, b) for a in first for b in second]
+        nearest: dict[int, tuple[Arm, Arm]] = {}
+        for a, b in every:
+            if a is not b and (id(a) not in nearest or _apart(a, b) < _apart(*nearest[id(a)])):
+                nearest[id(a)] = (a, b)
+        for a, b in nearest.values():
+            yield self._compare(a, b)
+
+    def contrast(self, arm: Arm, asked: Contrast) -> Compared:
+        """The contrast inside the runs of one stack; its cases must hold both values."""
+        key = (id(arm), asked)
+        if key not in self._compared:
+            found = compare.contrast(arm.side, asked.parameter, asked.baseline, asked.candidate)
+            self._compared[key] = Compared(found, (arm,), asked.parameter)
+        return self._compared[key]
+
+    def facts(self) -> Iterator[tuple[Arm, str, str, str, Mapping[str, str]]]:
+        """Each case of each run: its stack, family, op, parameters as JSON, and the facts stored with it."""
+        for arm in self.stacks:
+            rows = arm.side.data.cases[["family", "op", "params", "facts"]]
+            for family, op, params, facts in rows.itertuples(index=False):
+                if isinstance(facts, Mapping):
+                    yield arm, family, op, params, facts
+
+    def _load(self, results: Path, name: str) -> Data:
+        data = store.load(results, [name])
+        self.left_out += data.skipped
+        if data.runs.empty:
+            self.left_out.append((str(CampaignFolder(results, name).path), "holds no run that can be read"))
+        return data
+
+    def _arms(self, campaign: str, column: str) -> list[Arm]:
+        data = self._data[campaign]
+        return [self._arm(campaign, data, column, name) for name in sorted(set(data.runs[column]))]
+
+    def _arm(self, campaign: str, data: Data, column: str, name: str) -> Arm:
+        own = data.of_runs(set(data.runs.loc[data.runs[column] == name, "run_id"]))
+        again = set(data.runs.loc[data.runs["arm"] == name + NULL_SUFFIX, "run_id"])
+        repeat = data.of_runs(again) if again and column == "arm" else None
+        return Arm(Side(name, campaign, own, repeat), _held(own))
+
+    def _compare(self, a: Arm, b: Arm) -> Compared:
+        key = (id(a), id(b))
+        if key not in self._compared:
+            found = compare.compare(a.side, b.side, (a.replicates, b.replicates))
+            self._compared[key] = Compared(found, (a, b))
+        return self._compared[key]
+
+
+def _is_repeat(arm: Arm) -> bool:
+    return arm.side.label.endswith(NULL_SUFFIX)
+
+
+def _apart(a: Arm, b: Arm) -> int:
+    found = differences.differences(a.side.data.runs, b.side.data.runs)
+    return sum(one.axis == "stack" for one in found)
+
+
+def _held(data: Data) -> dict[str, frozenset[str]]:
+    values: dict[str, set[str]] = {}
+    for column in _IDENTITIES:
+        for identity in data.runs[column]:
+            for key, value in identity.items() if isinstance(identity, Mapping) else ():
+                values.setdefault(str(key), set()).add(str(value))
+    return {key: frozenset(found) for key, found in values.items()}

@@ -1,0 +1,135 @@
+"""Verdicts in, sections of text and tables out, and the same as JSON."""
+
+import dataclasses
+import json as json_writer
+import sys
+from collections.abc import Iterable, Sequence
+
+from bench_lib import terminal
+from bench_lib.claims.bounds import bound_text
+from bench_lib.claims.judged import Verdicts
+from bench_lib.claims.words import SETTLED, Finding, Judged, Kind, Verdict
+from bench_lib.journal import finite
+from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
+
+_HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "cases", "n", "why")
+_RECORD_HEAD = ("claim", "claimed", "verdict", "why")
+_ABSENT_HEAD = ("claim", "claimed", "what it would take")
+
+
+def title(found: Verdicts) -> str:
+    """What was judged on what, in a line."""
+    return f"{len(found.claims)} claims judged on {', '.join(found.campaigns) or 'no campaign'}"
+
+
+def counts_text(found: Verdicts) -> str:
+    """Claims by verdict, as one line."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in found.counts().items())
+
+
+def verdict_text(one: Judged | Finding) -> str:
+    """The verdict, with `, and more` where more than claimed was found."""
+    return f"{one.verdict}, and more" if one.and_more else str(one.verdict)
+
+
+def sections(found: Verdicts) -> list[Section]:
+    """In short; what was measured, with every finding; facts; what was not measured; what was left out."""
+    measured = [one for one in found.claims if one.findings and one.claim.kind is not Kind.FACT]
+    facts = [one for one in found.claims if one.claim.kind is Kind.FACT and one.findings]
+    absent = [one for one in found.claims if not one.findings]
+    made = [Section("In short", (counts_text(found),))]
+    if measured:
+        made.append(Section("Measured", (_measured(measured), *map(_details, measured))))
+    if facts:
+        made.append(Section("Looked up", (Table(_RECORD_HEAD, tuple(map(_fact, facts))),)))
+    if absent:
+        made.append(Section("Not measured", (Table(_ABSENT_HEAD, tuple(map(_absent, absent))),)))
+    if found.left_out:
+        items = tuple((Code(name), f": {why}") for name, why in found.left_out)
+        made.append(Section("Left out", (Bullets(items),)))
+    return made
+
+
+def show(found: Verdicts, form: str) -> None:
+    """Print them as `table`, `json` or `md`."""
+    if form == "table":
+        terminal.show(title(found), sections(found))
+    else:
+        sys.stdout.write(json(found) if form == "json" else markdown(title(found), sections(found)))
+
+
+def json(found: Verdicts) -> str:
+    """All claims, findings and counts as strict JSON."""
+    document = dataclasses.asdict(found) | {"counts": found.counts()}
+    for one, judged in zip(document["claims"], found.claims, strict=True):
+        one["claim"]["bound"] = bound_text(judged.claim)
+        for finding, known in zip(one["findings"], judged.findings, strict=True):
+            finding["where"] = known.where
+    return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _measured(judged: Sequence[Judged]) -> Table:
+    return Table(_HEAD, tuple(row for one in judged for row in _rows(one)))
+
+
+def _rows(one: Judged) -> Iterable[tuple[Inline, ...]]:
+    """The claim's own row; where it has several findings, one more for each."""
+    claimed = _claimed(one)
+    if len(one.findings) == 1:
+        yield (one.claim.id, claimed, verdict_text(one), *_numbers(one.findings[0]), one.reason)
+        return
+    yield (one.claim.id, claimed, verdict_text(one), "", "", "", one.reason)
+    for finding in one.findings:
+        name = _place(finding)
+        yield ("", name, verdict_text(finding), *_numbers(finding), finding.reason)
+
+
+def _numbers(finding: Finding) -> tuple[str, str, str]:
+    cases = str(finding.n_cases) + (f" (+{finding.left_out} too few)" if finding.left_out else "")
+    return finding.shown, cases, str(finding.n)
+
+
+def _claimed(one: Judged) -> str:
+    return bound_text(one.claim) or str(one.claim.kind)
+
+
+def _place(finding: Finding) -> str:
+    return ", ".join(part for part in (finding.campaign, finding.group) if part)
+
+
+def _details(one: Judged) -> Bullets:
+    """What no verdict goes without: the sentence, where, the sides, confounders, and what it takes."""
+    lines: list[Inline] = [
+        (Code(one.claim.id), f": {one.claim.text} ({one.claim.source}: {one.claim.figure or 'no figure'})")
+    ]
+    for finding in one.findings:
+        lines.append(f"{_place(finding)}: {finding.stacks}; of {finding.of or 'no case'}; {finding.where}")
+        lines += finding.details
+    lines += dict.fromkeys(note for finding in one.findings for note in finding.confounders)
+    if one.claim.note:
+        lines.append(one.claim.note)
+    if one.takes:
+        lines.append(f"to settle it: {one.takes}")
+    if one.claim.record:
+        lines.append(f"public record: {one.claim.record}")
+    return Bullets(tuple(lines))
+
+
+def _fact(one: Judged) -> tuple[Inline, ...]:
+    return (one.claim.id, one.claim.text, str(one.verdict), one.reason)
+
+
+def _absent(one: Judged) -> tuple[Inline, ...]:
+    bound = bound_text(one.claim)
+    claimed = f"{one.claim.text} ({bound})" if bound else one.claim.text
+    return (one.claim.id, claimed, one.takes or one.reason)
+
+
+def refuted(found: Verdicts) -> bool:
+    """Whether any claim is refuted: what --strict asks."""
+    return any(one.verdict is Verdict.REFUTED for one in found.claims)
+
+
+def settled(found: Verdicts) -> int:
+    """How many claims have a verdict of their own."""
+    return sum(one.verdict in SETTLED for one in found.claims)

@@ -1,0 +1,110 @@
+"""A claim's scope and the cases of results: which are selected, and their values for judging."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bench_lib import stats
+from bench_lib.claims.values import CaseValues
+from bench_lib.claims.words import Claim, Scope
+from bench_lib.model import CaseChange, Change, Comparison
+from bench_lib.rates import peak_teraflops
+from bench_lib.replicates import SECONDS, Replicates, params_of
+from bench_lib.store import Data
+
+PEAK_SHARE = "peak_share"  # a unit that is derived: FLOP/s of a case over the peak of its precision
+
+CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
+
+
+def as_text(value: object) -> str:
+    """A parameter's value as claims write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def matches(scope: Scope, family: str, op: str, params: Mapping[str, Any], ignoring: str = "") -> bool:
+    """Whether a case is in a scope; `ignoring` is the parameter that a contrast took out of it."""
+    if scope.family != family or not fnmatchcase(op, scope.op):
+        return False
+    return all(
+        name == ignoring
+        or (name in params and any(fnmatchcase(as_text(params[name]), glob) for glob in globs))
+        for name, globs in scope.params.items()
+    )
+
+
+def selected(claim: Claim, family: str, op: str, params: Mapping[str, Any], ignoring: str = "") -> bool:
+    """Whether any scope of a claim holds the case."""
+    return any(matches(scope, family, op, params, ignoring) for scope in claim.cases)
+
+
+def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]:
+    """The values that a parameter has among the cases a claim selects."""
+    found = set()
+    for family, op, text in held:
+        params = params_of(text)
+        if parameter in params and selected(claim, family, op, params, parameter):
+            found.add(as_text(params[parameter]))
+    return found
+
+
+def of_comparison(claim: Claim, comparison: Comparison, ignoring: str = "") -> list[CaseChange]:
+    """The rows of a comparison that a claim selects: cases, or the quantity that it is about."""
+    if claim.unit == SECONDS:
+        rows: Sequence[CaseChange] = (*comparison.canaries, *comparison.cases)
+    else:
+        rows = [row for row in comparison.quantities if row.unit == claim.unit]
+    return [row for row in rows if selected(claim, row.family, row.op, row.params, ignoring)]
+
+
+def case_values(row: CaseChange) -> CaseValues:
+    """A row of a comparison as values to judge."""
+    failed = row.reason if row.change is Change.NOT_COMPARABLE else ""
+    return CaseValues(
+        row.case_id, row.log_ratios, row.pairs, row.floor, row.margin, row.change, failed=failed
+    )
+
+
+def group_of(claim: Claim, family: str, op: str, params: Mapping[str, Any]) -> str:
+    """The group a case is judged in, as text: `network=resnet50`; "" where a claim declares none."""
+    known = {"family": family, "op": op, **params}
+    return ", ".join(f"{name}={as_text(known[name])}" for name in claim.groups if name in known)
+
+
+def of_values(claim: Claim, data: Data, found: Replicates) -> dict[str, list[CaseValues]]:
+    """The values themselves of the selected cases, a value a run, by group; for claims about a value."""
+    values = _shares(data, found.values) if claim.unit == PEAK_SHARE else found.values
+    own = values[(values["unit"] == claim.unit) & (values["value"] > 0)]
+    groups: dict[str, list[CaseValues]] = {}
+    for (case_id, family, op, text), rows in own.groupby(["case_id", "family", "op", "params"], sort=False):
+        params = params_of(str(text))
+        if selected(claim, str(family), str(op), params):
+            case = _case_of_runs(str(case_id), rows)
+            groups.setdefault(group_of(claim, str(family), str(op), params), []).append(case)
+    return groups
+
+
+def _case_of_runs(case_id: str, rows: pd.DataFrame) -> CaseValues:
+    """One case over the runs that measured it in the way most of them did."""
+    ways = rows.groupby(["device", "timing", "policy", "calls"], dropna=False, sort=False)
+    own = max((part for _, part in ways), key=len).drop_duplicates("run_id")
+    step, middle = float(own["step"].fillna(0.0).max()), float(own["value"].median())
+    floor = float(stats.spread_floor(np.array([step]), np.array([middle]))[0])
+    return CaseValues(
+        case_id, tuple(np.log(own["value"])), tuple(own["run_id"]), floor, float(own["margin"].max())
+    )
+
+
+def _shares(data: Data, values: pd.DataFrame) -> pd.DataFrame:
+    """Times as shares of the device's peak at the case's precision, where FLOP and peak are known."""
+    counted = data.cases.loc[data.cases["flop"].fillna(0) > 0, ["run_id", "case_id", "flop"]]
+    times = values[values["unit"] == SECONDS].merge(counted, on=["run_id", "case_id"])
+    peaks = [
+        peak_teraflops(gpu, str(params_of(text).get("precision", "")))
+        for gpu, text in times[["gpu_name", "params"]].itertuples(index=False)
+    ]
+    share = times["flop"] / times["value"] / 1e12 / pd.Series(peaks, index=times.index, dtype=float)
+    return times.assign(unit=PEAK_SHARE, value=share, step=np.nan)

@@ -1,0 +1,85 @@
+"""The rules for claims that one case can show: `up to` and `exists`."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats as distributions
+
+from bench_lib.claims.values import Judging, case_effects, directions, shown, unsettled
+from bench_lib.claims.words import Finding, Kind, Verdict
+from bench_lib.model import Change
+from bench_lib.stats import ALPHA, FEWEST, Effects, Floats
+
+
+def judge(judging: Judging) -> Finding:
+    """The finding, with the case that gained most as its value."""
+    effects = case_effects(judging)
+    best = int(np.argmax(effects.mean))
+    finding = shown(judging, effects, best, judging.cases[best].case_id)
+    rule = up_to if judging.claim.kind is Kind.UP_TO else exists
+    return replace(rule(judging, effects, finding), details=_second_estimate(judging))
+
+
+def up_to(judging: Judging, effects: Effects, finding: Finding) -> Finding:
+    """Some case reaches the bound (adjusted), or every case stays below it (no adjustment is needed).
+
+    Refuting is an intersection-union test: all bounds must lie below, each at its plain 95 %.
+    """
+    claim, scale = judging.claim, judging.scale
+    claimed = claim.high or 0.0
+    least, most = scale.between(claimed - claim.tolerance, claimed + claim.tolerance)
+    adjusted = _lower(effects, ALPHA / judging.tests)
+    if (adjusted >= least).any():
+        why = f"a case reaches it, adjusted for {judging.tests} cases"
+        more = bool((adjusted > most).any())
+        return replace(finding, verdict=Verdict.SUPPORTED, and_more=more, reason=why)
+    upper = -_lower(replace(effects, mean=-effects.mean), ALPHA)
+    if (upper < least).all():
+        why = "no case comes near it: the 95 % bound of each lies below"
+        return replace(finding, verdict=Verdict.REFUTED, reason=why)
+    why = "no case is shown to reach it, and not all are shown to stay below"
+    return unsettled(finding, effects, why, least)
+
+
+def exists(judging: Judging, effects: Effects, finding: Finding) -> Finding:
+    """Some case moves beyond its margin (adjusted), or every case is the same or moves the other way."""
+    margins = np.log1p([case.margin for case in judging.cases])
+    if (_lower(effects, ALPHA / judging.tests) > margins).any():
+        why = f"a case moves beyond its margin, adjusted for {judging.tests} cases"
+        return replace(finding, verdict=Verdict.SUPPORTED, reason=why)
+    against = (Change.SAME, directions(judging.scale)[1])
+    if all(case.change in against for case in judging.cases):
+        why = "every case is the same within its margin, or moves the other way"
+        return replace(finding, verdict=Verdict.REFUTED, reason=why)
+    why = "no case is shown to move beyond its margin, and not all are shown to be the same"
+    return unsettled(finding, effects, why, float(margins[int(np.argmax(effects.mean))]))
+
+
+def _lower(effects: Effects, alpha: float) -> Floats:
+    """The one-sided lower bound of each gain at 1 - alpha."""
+    bound: Floats = effects.mean - distributions.t.isf(alpha, effects.df) * effects.se
+    return bound
+
+
+def _second_estimate(judging: Judging) -> tuple[str, ...]:
+    """The winner of several cases is partly luck: chosen on half of its pairs, it is read on the others."""
+    names = list(dict.fromkeys(name for case in judging.cases for name in case.pairs))
+    if len(judging.cases) < 2 or len(names) < 2 * FEWEST:
+        return ()
+    halves = (set(names[::2]), set(names[1::2]))
+    read = [_read_apart(judging, *pair) for pair in (halves, halves[::-1])]
+    known = [value for value in read if value is not None]
+    if not known:
+        return ()
+    text = judging.scale.text(judging.scale.share(float(np.mean(known))))
+    return (f"chosen on half of the pairs and read on the others, the best is {text}",)
+
+
+def _read_apart(judging: Judging, choosing: set[str], reading: set[str]) -> float | None:
+    found = []
+    for case in judging.cases:
+        gains = dict(zip(case.pairs, judging.scale.sign * np.array(case.logs), strict=True))
+        parts = [[gains[name] for name in case.pairs if name in half] for half in (choosing, reading)]
+        if all(parts):
+            found.append((float(np.mean(parts[0])), float(np.mean(parts[1]))))
+    return max(found)[1] if found else None
