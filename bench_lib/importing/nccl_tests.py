@@ -19,7 +19,7 @@ AVERAGED = {"0": "rank0", "1": "average", "2": "min", "3": "max"}  # option -a: 
 UNSTATED = "unstated"
 _DTYPES = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 _EXACT_ENOUGH = 1.0  # GB/s, which are printed with two decimals
-_ALLOWED = 0.06
+_ROUNDING = 0.02  # GB/s, of both bandwidths together
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def disagreement(op: str, ranks: int, rows: Sequence[Row]) -> str:
     if largest is None or not largest.algbw >= _EXACT_ENOUGH or op == "hypercube":
         return ""
     found = largest.busbw / largest.algbw
-    if math.isclose(found, expected, rel_tol=_ALLOWED, abs_tol=_ALLOWED):
+    if math.isclose(found, expected, rel_tol=0.002, abs_tol=_ROUNDING / largest.algbw):
         return ""
     return (
         f"at {largest.nbytes} bytes busbw is {found:.3g} times algbw, {op} over {ranks} "
@@ -141,7 +141,7 @@ def _case(op: str, ranks: int, settings: Settings, rows: Sequence[Row]) -> Found
     first = rows[0]
     return FoundCase(
         op,
-        first.params,
+        {**first.params, "ranks": ranks},
         "nccl-tests",
         tuple(row.seconds for row in rows) if status is Status.OK else (),
         status,
