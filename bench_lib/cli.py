@@ -1,7 +1,7 @@
 """The command `cuda-gains`; what each part of it does stands in bench_lib.commands.
 
 Exit codes: 0; 1 a case failed (`run`), `--fail-on` matched, or `--strict` and a claim is refuted; 2 wrong
-use; 4 refused to measure.
+use; 3 the doctor found a fault; 4 refused to measure.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bench_lib import __version__
-from bench_lib.commands import claiming, importing, measuring, reading, stacks
+from bench_lib.commands import claiming, examining, importing, measuring, reading, stacks
 from bench_lib.errors import CudaGainsError, Refused
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(reading.report)
 app.command()(reading.calibrate)
 app.command()(reading.chart)
 app.command()(claiming.claims)
+app.command()(examining.doctor)
 app.command()(measuring.merge)
 app.command()(measuring.push)
 app.command("import")(importing.import_results)

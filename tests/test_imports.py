@@ -21,6 +21,13 @@ BOTH = [
     "places", "places.address", "places.place", "places.mirror", "places.look", "places.reading",
     "places.writing",
 ]
+DOCTOR = [
+    "doctor", "doctor.snapshot", "doctor.speaking", "doctor.children",
+    "doctor.inside_driver", "doctor.inside_nvml", "doctor.inside_python", "doctor.inside_torch",
+    "doctor.host", "doctor.process", "doctor.gather", "doctor.hide", "doctor.finding",
+    "doctor.driver_checks", "doctor.gpu_checks", "doctor.torch_checks", "doctor.family_checks",
+    "doctor.timing_checks", "doctor.machine_checks", "doctor.checks", "doctor.first", "doctor.page",
+]
 MEASURING = [
     # the device
     "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu",
@@ -39,6 +46,7 @@ MEASURING = [
     "conv_worker", "kernel_names", "tuned_workers",
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
+    *DOCTOR,
     # pytest
     "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
 ]
@@ -63,12 +71,14 @@ COMMANDS = [
     "commands.importing",
     "commands.reading",
     "commands.stacks",
-    "commands.claiming", "cli",
+    "commands.claiming",
+    "commands.examining", "cli",
 ]
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, *COMMANDS]
 
 NEVER = {
     "both": {"torch", "cupy", "numba", "pandas", "matplotlib", "duckdb", "scipy", "statsmodels", "pytest"},
+    "doctor": {"torch", "cupy", "numba", "pynvml", "pandas", "matplotlib", "duckdb", "scipy", "pytest"},
     "measuring": {"pandas", "matplotlib", "duckdb", "scipy", "statsmodels"},
     "join": {"torch", "cupy", "numba", "pandas", "matplotlib", "duckdb", "scipy", "statsmodels"},
     "reading": {"torch", "cupy", "numba", "pynvml"},
@@ -76,7 +86,8 @@ NEVER = {
 
 
 def half(module: str) -> str:
-    for name, modules in [("both", BOTH), ("measuring", MEASURING), ("join", JOIN), ("reading", READING)]:
+    halves = {"both": BOTH, "doctor": DOCTOR, "measuring": MEASURING, "join": JOIN, "reading": READING}
+    for name, modules in halves.items():
         if module in modules:
             return name
     return "commands"
@@ -114,7 +125,7 @@ def test_imports_point_one_way(module):
     assert not later
     if half(module) == "reading":
         assert not ours & {*MEASURING, *JOIN}
-    if half(module) in ("measuring", "join"):
+    if half(module) in ("doctor", "measuring", "join"):
         assert not ours & set(READING)
     if half(module) == "join":
         assert not ours & set(MEASURING)

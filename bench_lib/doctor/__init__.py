@@ -1,0 +1,1 @@
+"""What is wrong with an environment, and the one line that mends it: gathered once, then judged."""

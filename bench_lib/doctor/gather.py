@@ -1,0 +1,148 @@
+"""A stack in, its Snapshot out: files are read here, everything that can break is asked in children."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench_lib import environments, preflight, probe, stacks, stock
+from bench_lib.doctor import children
+from bench_lib.doctor.children import Answer
+from bench_lib.doctor.host import host
+from bench_lib.doctor.process import process
+from bench_lib.doctor.snapshot import (
+    CudaDriver,
+    Device,
+    Distribution,
+    GpuState,
+    Library,
+    Nvml,
+    Python,
+    Snapshot,
+    Torch,
+)
+from bench_lib.environments import Environment
+from bench_lib.errors import UsageError
+from bench_lib.stacks import StackEntry
+
+TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
+
+# Besides those that a run stores; none of them holds a secret.
+_VARIABLES = ("CONDA_PREFIX", "NVTX_INJECTION64_PATH", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC")
+_PREFIXES = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "NV_TPS_", "TORCHDYNAMO_", "ASAN_")
+
+
+def snapshot(
+    entry: StackEntry, results: Path = Path("results"), timeout_seconds: float = TIMEOUT_SECONDS
+) -> Snapshot:
+    """Everything about a stack on this machine, in at most a little over `timeout_seconds`.
+
+    Raises UsageError for a stack that was not created.
+    """
+    environment = _environment(entry)
+    with ThreadPoolExecutor() as pool:
+        asked = {
+            name: pool.submit(
+                children.ask,
+                environment,
+                f"bench_lib.doctor.inside_{name}",
+                *((entry.name,) if name == "torch" else ()),
+                timeout_seconds=timeout_seconds,
+            )
+            for name in ("torch", "python", "driver", "nvml")
+        }
+        known = of_this_process(entry, environment.variables, results)
+        answers = {name: answer.result() for name, answer in asked.items()}
+    torch = _torch(answers["torch"])
+    return dataclasses.replace(
+        known,
+        cuda=torch.cuda or known.cuda,
+        driver=_driver(answers["driver"]),
+        nvml=_nvml(answers["nvml"]),
+        torch=torch,
+        python=_python(answers["python"]),
+    )
+
+
+def of_this_process(
+    entry: StackEntry, environ: Mapping[str, str] = os.environ, results: Path = Path("results")
+) -> Snapshot:
+    """What is known without asking another process: files, variables, what is attached here."""
+    by_path = entry.kind in ("cudart", "native")  # which load all by path
+    wheels = [] if by_path else stacks.libraries(entry, "lib*.so.*")
+    runtimes = [one for one in stacks.load_stacks().values() if one.kind == "cudart" and stock.at_hand(one)]
+    return Snapshot(
+        stack=entry.name,
+        cuda=preflight.cuda_of(entry),
+        has_kernels=preflight.has_kernels(entry),
+        runtimes=len(runtimes),
+        mixed_wheels=preflight.mixed_wheels(stacks.sites(entry)),
+        shadowing=preflight.shadowing(environ.get("LD_LIBRARY_PATH", ""), wheels),
+        variables=variables(environ),
+        host=host(results, environ),
+        process=process(),
+    )
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that checks look at; none that could hold a secret."""
+    kept = {name.removeprefix("env."): value for name, value in probe.environment(environ).items()}
+    more = {n: v for n, v in environ.items() if n in _VARIABLES or n.startswith(_PREFIXES)}
+    return kept | {name: value for name, value in more.items() if not probe.secret_name(name)}
+
+
+def _environment(entry: StackEntry) -> Environment:
+    if entry.kind == "here":
+        return Environment(sys.executable, dict(os.environ))
+    if not stock.at_hand(entry):
+        raise UsageError(
+            f"stack {entry.name} is not here; make it with `cuda-gains stacks create {entry.name}`"
+        )
+    return environments.environment(entry)
+
+
+def _made(kind: Any, answer: Answer, **more: Any) -> Any:
+    """A dataclass of what a child said: fields it does not know are left out."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    facts = {name: value for name, value in {**answer.facts, **more}.items() if name in names}
+    lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
+    return kind(**{**facts, **lists, "child": answer.child})
+
+
+def _driver(answer: Answer) -> CudaDriver:
+    devices = tuple(Device(**device) for device in answer.facts.get("devices", ()))
+    found: CudaDriver = _made(CudaDriver, answer, devices=devices)
+    return found
+
+
+def _nvml(answer: Answer) -> Nvml:
+    gpus = tuple(_gpu_state(gpu) for gpu in answer.facts.get("gpus", ()))
+    found: Nvml = _made(Nvml, answer, gpus=gpus)
+    return found
+
+
+def _gpu_state(facts: Mapping[str, Any]) -> GpuState:
+    lists = {key: tuple(value) for key, value in facts.items() if isinstance(value, list)}
+    whole: dict[str, Any] = {**facts, **lists}
+    return GpuState(**whole)
+
+
+def _torch(answer: Answer) -> Torch:
+    libraries = {
+        component: tuple(Library(*one) for one in listed)
+        for component, listed in answer.facts.get("libraries", {}).items()
+    }
+    found: Torch = _made(Torch, answer, libraries=libraries)
+    return found
+
+
+def _python(answer: Answer) -> Python:
+    distributions = [
+        Distribution(**{**one, "requires": tuple(one["requires"])})
+        for one in answer.facts.get("distributions", ())
+    ]
+    found: Python = _made(Python, answer, distributions=tuple(distributions))
+    return found
