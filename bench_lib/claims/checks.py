@@ -8,7 +8,8 @@ A check is a table with a `look`:
     file        a file `path` (glob) of the installed `package` holds something that `contains` matches
     stored      the fact `named` so of stored cases of `family` (and `op`) is something `contains` matches
 
-Patterns are regular expressions. With `absent = "yes"` the claim is that nothing of the kind is there.
+Patterns are regular expressions. With `absent = "yes"` the claim is that nothing of the kind is there. What
+agrees with a claim and what contradicts it are gathered over all its checks: both together are `mixed`.
 """
 
 import re
@@ -39,7 +40,8 @@ Look = Callable[[Mapping[str, str], World], tuple[list[str], list[str]]]  # agre
 
 def judged(claim: Claim, world: World, missing: str) -> Judged:
     """The verdict on a fact."""
-    agree, against = _look(claim.check, world) if claim.check else ([], [])
+    looked = [CHECKS[check.name][0](check.given, world) for check in claim.checks]
+    agree, against = ([told for pair in looked for told in pair[side]] for side in (0, 1))
     if not agree and not against:
         return _by_record(claim, missing)
     verdict = Verdict.MIXED if agree and against else Verdict.SUPPORTED if agree else Verdict.REFUTED
@@ -67,10 +69,6 @@ def wrong(check: Check) -> str:
     return ""
 
 
-def _look(check: Check, world: World) -> tuple[list[str], list[str]]:
-    return CHECKS[check.name][0](check.given, world)
-
-
 def _by_record(claim: Claim, missing: str) -> Judged:
     """What the public record says, where nothing could be looked at."""
     if claim.record_says == OPEN or not claim.record:
@@ -90,7 +88,7 @@ def _short(found: list[str]) -> str:
 
 def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[str]]:
     component, wanted = given["of"], given["is"]
-    holding = {key: value for key, value in given.items() if key not in ("of", "is")}
+    holding = {key: value for key, value in given.items() if key not in ("of", "is", "absent")}
     found: list[tuple[str, str]] = []
     for entry in world.entries.values():
         declared = stacks.declared(entry)
@@ -104,6 +102,8 @@ def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[st
         if seen and arm.holds(holding):
             found.append((seen, f"{arm.side.campaign}/{arm.side.label} loaded {component} {seen}"))
     agree = [told for seen, told in found if stacks.agrees(wanted, seen)]
+    if given.get("absent") == "yes":  # the claim is that nothing of the kind is there
+        return [], agree
     return agree, [told for seen, told in found if not stacks.agrees(wanted, seen)]
 
 
@@ -155,7 +155,7 @@ def _text(file: metadata.PackagePath) -> str:
 
 def _stored(given: Mapping[str, str], world: World) -> tuple[list[str], list[str]]:
     found: dict[str, bool] = {}
-    for arm, family, op, _params, facts in world.measured.facts():
+    for arm, family, op, facts in world.measured.facts():
         if family == given["family"] and fnmatchcase(op, given.get("op", "*")) and given["named"] in facts:
             where = f"{arm.side.campaign}/{arm.side.label}: {family}/{op}"
             matched = bool(re.search(given["contains"], facts[given["named"]], re.IGNORECASE))

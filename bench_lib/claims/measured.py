@@ -91,13 +91,12 @@ class Measured:
             self._compared[key] = Compared(found, (arm,), asked.parameter)
         return self._compared[key]
 
-    def facts(self) -> Iterator[tuple[Arm, str, str, str, Mapping[str, str]]]:
-        """Each case of each run: its stack, family, op, parameters as JSON, and the facts stored with it."""
+    def facts(self) -> Iterator[tuple[Arm, str, str, Mapping[str, str]]]:
+        """Each case of each run: its stack, family, op, and the facts stored with it."""
         for arm in self.stacks:
-            rows = arm.side.data.cases[["family", "op", "params", "facts"]]
-            for family, op, params, facts in rows.itertuples(index=False):
+            for family, op, facts in arm.side.data.cases[["family", "op", "facts"]].itertuples(index=False):
                 if isinstance(facts, Mapping):
-                    yield arm, family, op, params, facts
+                    yield arm, family, op, facts
 
     def _load(self, results: Path, name: str) -> Data:
         data = store.load(results, [name])

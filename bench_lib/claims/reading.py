@@ -128,7 +128,7 @@ def _claim(path: Path, number: int, table: Mapping[str, Any], sources: Mapping[s
         needs=entry.one_of("needs", NEEDS, "1 GPU"),
         lives_in=entry.one_of("lives_in", LIVES_IN, ""),
         note=entry.text("note"),
-        check=_check(entry),
+        checks=tuple(_check(entry, one) for one in entry.tables("check")),
         record=entry.text("record"),
         record_says=entry.one_of("record_says", RECORD_SAYS, OPEN),
     )
@@ -178,13 +178,9 @@ def _contrast(entry: Entry, text: str) -> Contrast:
     return Contrast(parameter, baseline, candidate)
 
 
-def _check(entry: Entry) -> Check | None:
-    given = entry.versions("check")
-    if not given:
-        return None
-    if "look" not in given:
-        raise entry.error("has a check without 'look', the name of what is looked at")
-    check = Check(given.pop("look"), given)
+def _check(entry: Entry, table: Mapping[str, Any]) -> Check:
+    given = Entry(entry.where, {"check": table}).versions("check")
+    check = Check(given.pop("look", ""), given)
     if problem := checks.wrong(check):
         raise entry.error(problem)
     return check
@@ -194,11 +190,11 @@ def _whole(entry: Entry, claim: Claim) -> None:
     """What the keys of a claim must be together."""
     compared = bool(claim.baseline or claim.candidate or claim.contrasts)
     if claim.kind is Kind.FACT:
-        if not (claim.check or claim.record):
+        if not (claim.checks or claim.record):
             raise entry.error("is a fact, but has neither a check nor a record")
         entry.without("baseline", "candidate", "contrast", because="a fact compares nothing")
         return
-    if claim.check:
+    if claim.checks:
         raise entry.error("has a check, which only a claim of kind 'fact' has")
     if not claim.cases:
         raise entry.error('selects no cases; write cases = [{ family = "launch", metric = "submit" }]')

@@ -94,7 +94,7 @@ class Claim:
     needs: str = "1 GPU"
     lives_in: str = ""  # where the effect would be decided, if not in the toolkit: "driver"
     note: str = ""
-    check: Check | None = None
+    checks: tuple[Check, ...] = ()  # of a fact
     record: str = ""  # what the public record says, in words
     record_says: str = OPEN  # supported, refuted, mixed or open
 
