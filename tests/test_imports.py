@@ -44,6 +44,8 @@ MEASURING = [
     "path_convolution",
     "worker", "ranks", "ranks.member", "ranks.life", "ranks.seat", "ranks.preflight", "ranks.world",
     "ranks.group", "ranks.timing",
+    "collectives", "collectives.asked", "collectives.pattern", "nccl", "nccl.library", "nccl.graphs",
+    "collectives.torch_rank", "collectives.native_rank",
     "conv_worker", "kernel_names", "tuned_workers",
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",

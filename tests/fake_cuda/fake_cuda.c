@@ -613,6 +613,12 @@ Status cuStreamBeginCapture_v2(Stream *stream, int mode) {
     return OK;
 }
 
+Status cuStreamIsCapturing(Stream *stream, int *capturing) {
+    CONTEXT;
+    *capturing = stream && stream->capture;
+    return OK;
+}
+
 Status cuStreamEndCapture(Stream *stream, Graph **graph) {
     CONTEXT;
     if (!stream || !stream->capture) return INVALID_VALUE;
