@@ -20,7 +20,7 @@ from bench_lib import ending, selection
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.model import Status
 from bench_lib.options import Options, Task
-from bench_lib.target import CPU, CUDA, Target, clean
+from bench_lib.target import CUDA, Target, clean
 
 if TYPE_CHECKING:
     from bench_lib.bench import Bench
@@ -127,10 +127,6 @@ class Hooks:
             raise UsageError(_WITH_XDIST)
         if self.options.json and disabled:
             raise UsageError("--benchmark-disable measures nothing for --benchmark-json; give one of them")
-        if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") and self.options.device != CPU:
-            raise UsageError(
-                "CUDA_LAUNCH_BLOCKING is set: every launch would wait for its kernel; unset it to measure"
-            )
 
     def _begin(self, cases: list[pytest.Item]) -> None:
         from bench_lib import bench_json

@@ -13,11 +13,13 @@ from typing import Any
 
 from bench_lib import bench_json, ending, environments, journal, libraries, preflight, probe, promises, stacks
 from bench_lib.bench import Bench, Conditions
+from bench_lib.doctor import first
+from bench_lib.doctor.finding import State
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.options import Options, Task
 from bench_lib.stacks import StackEntry
-from bench_lib.target import Target
+from bench_lib.target import CPU, Target
 from bench_lib.telemetry import host_clock_resolution, involuntary_switches, steal_seconds
 
 _LEAST_FREE_NBYTES = 16 << 20
@@ -81,6 +83,7 @@ class Run:
         self.dead = ""  # why the CUDA context cannot be used any more
         self.mismatch = ""  # which version the stack declares, and which was loaded instead
         self.doubts: tuple[str, ...] = ()  # about the stack on this machine, before the first case
+        self._doubtful: dict[str, str] = {}  # the same, as they are stored with the run
         self.unkept = ""  # why the last case, though it ended well, is written as failed
         self.expected = 0
         self._journal: journal.Journal | None = None
@@ -141,7 +144,13 @@ class Run:
         found = preflight.findings(self.stack, self.target.detected)
         if fatal := [finding.sentence for finding in found if finding.fatal]:
             raise Refused(f"stack {self.stack.name}: {fatal[0]}")
-        self.doubts = tuple(finding.sentence for finding in found)
+        doctor = first.look(self.options.device == CPU)
+        if wrong := [finding.sentence for finding in doctor.values() if finding.state is State.FAIL]:
+            raise Refused(wrong[0])
+        of_stack = [finding.sentence for finding in found]
+        self.doubts = (*of_stack, *(finding.sentence for finding in doctor.values()))
+        self._doubtful = {f"doctor.{name}": finding.found for name, finding in doctor.items()}
+        self._doubtful |= {"doctor.stack": "; ".join(of_stack)} if of_stack else {}
 
     def _info(self) -> RunInfo:
         task, options = self.task, self.options
@@ -271,7 +280,7 @@ class Run:
         self.mismatch = promises.broken(self.stack, found.stack)
 
     def _settings(self) -> dict[str, str]:
-        found = {"module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
+        found = {**self._doubtful, "module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
         if self.target.opened is not None:
             from bench_lib import kernels
 

@@ -14,7 +14,7 @@ _OF_THE_GPU = ("CUDA_", "NVTX_", "NCCL_")
 _PASSING = frozenset({"load"})  # tells of this moment alone, so it is no property of the run
 
 
-def look(results: Path, on_cpu: bool = False, environ: Mapping[str, str] = os.environ) -> dict[str, Finding]:
+def look(on_cpu: bool = False, environ: Mapping[str, str] = os.environ) -> dict[str, Finding]:
     """By check, what would make this run's results wrong (`fail`) or may move them (`warn`).
 
     Where the CPU was asked for, what only CUDA reads does not matter.
@@ -24,7 +24,7 @@ def look(results: Path, on_cpu: bool = False, environ: Mapping[str, str] = os.en
         for name, value in gather.variables(environ).items()
         if not (on_cpu and name.startswith(_OF_THE_GPU))
     }
-    snapshot = Snapshot(variables=kept, host=host(results, environ), process=process())
+    snapshot = Snapshot(variables=kept, host=host(Path(), environ), process=process())
     listed = (*timing_checks.CHECKS, *machine_checks.CHECKS)
     found = {check.name: check.look(snapshot) for check in listed if check.name not in _PASSING}
     return {name: one for name, one in found.items() if one.state in (State.FAIL, State.WARN)}
