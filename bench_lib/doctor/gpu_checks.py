@@ -52,10 +52,10 @@ def fabric_manager(s: Snapshot) -> Finding:
     state = s.gpu.fabric if s.gpu else ""
     switches = [node for node in s.host.nodes if re.fullmatch(r"nvidia-nvswitch\d+", node)]
     mend = "`systemctl status nvidia-fabricmanager`: it must run, in exactly the driver's version"
-    if s.driver.code == 802 or (switches and s.gpu and state in ("not started", "in progress", "failed")):
-        return fail(
-            f"{len(switches)} NVSwitches, fabric {state or 'not ready (error 802)'}", "completed", mend
-        )
+    if s.driver.code == 802:
+        return fail("error 802: the fabric is not ready", "completed", mend)
+    if switches and state in ("not started", "in progress", "failed"):
+        return fail(f"{len(switches)} NVSwitches, fabric {state}", "completed", mend)
     if state in ("", "not started"):
         return absent("no NVSwitch fabric")
     return ok(state) if state == "completed" else warn(f"fabric {state}", "completed", mend)
