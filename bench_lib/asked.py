@@ -13,6 +13,17 @@ from bench_lib.store import Data
 LOCAL = "local"  # the campaign of plain pytest runs
 
 
+def campaigns(
+    names: Sequence[str], campaign: str | None, contrast: str | None = None, check: str | None = None
+) -> tuple[set[str], set[str]]:
+    """The campaigns that a command line names, and what may be one: a side is also a stack or an arm."""
+    sides_named = {name for name in names if not name.endswith(".json")}
+    certain = {name.rpartition("/")[0] for name in sides_named if "/" in name}
+    perhaps = {name for name in sides_named if "/" not in name}
+    certain |= {name for name in (campaign or (LOCAL if contrast else None), check) if name}
+    return (certain, perhaps) if campaign or contrast else (certain | perhaps, set())
+
+
 def compared(
     names: Sequence[str], campaign: str | None, results: Path, contrast: str | None
 ) -> tuple[Comparison, Data]:

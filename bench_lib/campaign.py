@@ -4,8 +4,6 @@ This process only starts others and reads their journals: it never touches CUDA.
 is one file, rounds/<round>.json, written once every arm has all its cases.
 """
 
-import contextlib
-import json
 import signal
 import tempfile
 import time
@@ -14,16 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
 from bench_lib import environments, journal, merge, schedule, stacks, stock, watch
-from bench_lib.errors import CudaGainsError, DataError, Refused, UsageError
+from bench_lib.campaign_cooling import Cooling
+from bench_lib.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
+from bench_lib.campaign_sharing import Sharing
+from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status
-from bench_lib.plan import Plan, settle, write_json
+from bench_lib.plan import Plan, write_json
 from bench_lib.progress import Progress
 
 __all__ = ["Plan", "finished_rounds", "run"]
@@ -39,14 +39,11 @@ _NOTHING_SELECTED = 5
 _DIED = -1  # not pytest's: the process never came to its end
 
 
-class _Stopped(CudaGainsError):
-    """The campaign cannot go on; what was measured is kept."""
-
-
 @dataclass(frozen=True)
 class _Round:
     id: str
-    index: int  # from 0, counting finished rounds
+    number: int  # from 1, counting finished rounds
+    index: int  # from 0, in the campaign's order of rounds
     seed: int  # of the case order
     started_at: float
 
@@ -67,6 +64,8 @@ class _Campaign:
 
     plan: Plan
     progress: Progress
+    sharing: Sharing
+    cooling: Cooling
     scratch: Path
     bad: dict[str, int] = field(default_factory=dict)  # what failed -> how often
 
@@ -82,62 +81,28 @@ def run(plan: Plan, console: Console) -> int:
     case is selected; 4 measuring was refused. Raises UsageError when the plan is wrong or differs from
     the stored one, Unavailable when a stack cannot be had.
     """
+    sharing = Sharing(plan, lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
+    cooling = Cooling(plan.folder, plan.cool_down_c, plan.cool_down_seconds)
     _have_libraries(plan, console)
     with plan.folder.lock(), watch.ends_as_interrupts():
-        seed = settle(plan)
+        seed = sharing.settle()
         merge.finish_dead(plan.folder, console.print)
         missing = plan.rounds - len(finished_rounds(plan.folder))
         with (
             Progress(console, max(missing, 0) * len(plan.arms)) as progress,
             tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
         ):
-            campaign = _Campaign(plan, progress, Path(scratch))
+            campaign = _Campaign(plan, progress, sharing, cooling, Path(scratch))
             _note_earlier(campaign)
             return _measure_rounds(campaign, seed)
 
 
-def finished_rounds(folder: CampaignFolder) -> list[Path]:
-    """The files of a campaign's finished rounds: those whose record is whole and whose runs are there."""
-    paths = sorted((folder.path / "rounds").glob("*.json"))
-    there = _run_rows(folder, ["run_id"]) if paths else {}
-    found = [(path, _record(path)) for path in paths]
-    return [path for path, record in found if record and all(run in there for run in record["runs"])]
-
-
-def _record(path: Path) -> Row | None:
-    """A round's record, or None when it is not whole."""
-    try:
-        record = json.loads(path.read_bytes())
-        runs, order = record["runs"], record["order"]
-        whole = isinstance(record["round"], str) and isinstance(order, list) and isinstance(runs, list)
-        return record if whole and runs and order and all(isinstance(run, str) for run in runs) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _run_rows(folder: CampaignFolder, names: list[str]) -> dict[str, Row]:
-    """Run id -> some columns of its row, of every file of runs that can be read, merged ones too."""
-    rows: dict[str, Row] = {}
-    for row in _rows(folder.parquet_files("runs"), names):
-        rows.setdefault(row["run_id"], row)
-    return rows
-
-
-def _rows(files: Sequence[Path], names: list[str]) -> list[Row]:
-    rows: list[Row] = []
-    for file in files:
-        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
-            rows += pq.read_table(file, columns=names, partitioning=None).to_pylist()
-    return rows
-
-
 def _note_earlier(campaign: _Campaign) -> None:
     """What failed in the rounds that are finished already: the same command says it again."""
-    records = [_record(path) for path in finished_rounds(campaign.folder)]
-    runs = {run for record in records if record for run in record["runs"]}
+    runs = {run for record in records(campaign.folder) for run in record["runs"]}
     names = ["run_id", "arm", "case_id", "status", "reason"]
     seen: set[tuple[str, str]] = set()  # a merge that was stopped leaves a row in two files
-    for case in _rows(campaign.folder.parquet_files("cases"), names) if runs else []:
+    for case in rows(campaign.folder.parquet_files("cases"), names) if runs else []:
         key = (case["run_id"], case["case_id"])
         if case["run_id"] in runs and key not in seen:
             seen.add(key)
@@ -154,8 +119,10 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
     plan, say = campaign.plan, campaign.progress.say
     code = 0
     try:
-        while (index := len(finished_rounds(campaign.folder))) < plan.rounds:
-            this = _Round(uuid.uuid4().hex, index, schedule.case_seed(seed, index), time.time())
+        while (finished := _finished(campaign)) < plan.rounds:
+            index = next_index(records(campaign.folder))
+            case_seed = schedule.case_seed(seed, index)
+            this = _Round(uuid.uuid4().hex, finished + 1, index, case_seed, time.time())
             _measure_round(campaign, this, schedule.order(list(plan.arms), seed, index))
     except KeyboardInterrupt:
         say(f"interrupted; go on with: {plan.command}")
@@ -166,59 +133,36 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
     except UsageError as error:
         say(str(error))
         code = 2
-    except _Stopped as error:
+    except Stopped as error:
         say(str(error))
         code = 1
     for what, times in campaign.bad.items():
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
-    say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.folder.path}")
-    return code or (1 if campaign.bad else 0)
+    put = campaign.sharing.end()
+    say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
+    return code or (1 if campaign.bad or not put else 0)
+
+
+def _finished(campaign: _Campaign) -> int:
+    """How many rounds are finished, those that others have measured meanwhile too."""
+    campaign.sharing.refresh()
+    return len(finished_rounds(campaign.folder))
 
 
 def _measure_round(campaign: _Campaign, this: _Round, order: Sequence[str]) -> None:
     runs = [
         run_id for position, arm in enumerate(order) for run_id in _measure_arm(campaign, this, arm, position)
     ]
-    machine = _machine(campaign.folder, this, runs)
-    record = {"round": this.id, "order": list(order), "case_seed": this.seed, "runs": runs, **machine}
+    record = {"round": this.id, "index": this.index, "order": list(order), "case_seed": this.seed}
+    record |= {"runs": runs, **machine(campaign.folder, this.id, runs), **campaign.cooling.of_round()}
     record |= {"started_at": this.started_at, "ended_at": time.time()}
     write_json(campaign.folder.path / "rounds" / f"{this.id}.json", record)
-
-
-def _machine(folder: CampaignFolder, this: _Round, runs: Sequence[str]) -> Row:
-    """Where a round was measured; a round of two boots, GPUs or devices is none.
-
-    Every run says its device, so that an arm that lost the GPU is seen though it names none.
-    """
-    names = ["host", "boot_id", "gpu_uuid", "device"]
-    rows = _run_rows(folder, ["run_id", *names])
-    found = [rows[run] for run in runs]
-    for name in names:
-        if len(values := {row[name] for row in found if row[name]}) > 1:
-            raise _Stopped(
-                f"round {this.id} was measured with {name} {' and '.join(sorted(values))}, expected one; "
-                "set CUDA_VISIBLE_DEVICES to one GPU and give the command again"
-            )
-    machine = {name: next((row[name] for row in found if row[name]), "") for name in names}
-    _same_device(folder, rows, this, machine["device"])
-    return machine
-
-
-def _same_device(folder: CampaignFolder, rows: dict[str, Row], this: _Round, device: str) -> None:
-    """Raise _Stopped unless the finished rounds were measured on this device."""
-    records = [_record(path) for path in finished_rounds(folder)]
-    earlier = {rows[run]["device"] for record in records if record for run in record["runs"]}
-    if earlier - {device}:
-        raise _Stopped(
-            f"round {this.id} was measured on {device or 'no known device'}, the campaign's finished rounds "
-            f"on {' and '.join(sorted(map(str, earlier)))}; make that device available again and give the "
-            "command again, or choose another --campaign"
-        )
+    campaign.sharing.put()
 
 
 def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> list[str]:
     """All cases of an arm, in as many processes as it takes; the ids of their runs."""
-    campaign.progress.begin(f"round {this.index + 1} of {campaign.plan.rounds}, {arm}")
+    campaign.progress.begin(f"round {this.number} of {campaign.plan.rounds}, {arm}")
     runs: list[str] = []
     done: set[str] = set()  # node ids
     deaths = 0
@@ -237,7 +181,7 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
             break
         deaths = 0 if new else deaths + 1
         if deaths == _MAX_DEATHS:
-            raise _Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
+            raise Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
     campaign.progress.end(len(done))
     return runs
 
@@ -260,7 +204,8 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     plan, folder, run_id = campaign.plan, campaign.folder, uuid.uuid4().hex
     log = folder.path / "logs" / f"{run_id}.log"
     task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
-    write_json(campaign.scratch / "task.json", task | {"skip": sorted(done)})
+    task |= {"skip": sorted(done), "quantities": campaign.cooling.wait(run_id, campaign.progress)}
+    write_json(campaign.scratch / "task.json", task)
     its = environments.environment(stacks.stack(plan.arms[arm], plan.stacks_file))
     environment = {**its.variables, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins cost seconds, see Plan.arguments
@@ -279,6 +224,7 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
     if process.exit_code == 0:
         log.unlink()
+    campaign.sharing.put()
     return process
 
 

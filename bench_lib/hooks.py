@@ -40,7 +40,8 @@ class Hooks:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.options = Options.of(config)
+        with ending.usage_errors():
+            self.options = Options.of(config)
         self.target = Target(self.options.device, self.options.require_gpu)
         self.active = False  # whether this session measures
         self._ours = False  # whether there were benchmarks among what was collected
@@ -272,6 +273,7 @@ class Hooks:
                 result = yield
             if self.active and self.options.json is not None and not self._json_written:
                 self._keep(session, self._write_empty_json)
+                self._keep(session, self.run.put)
         except OSError as error:  # of pytest-benchmark's own file
             self._failed(session, error)
             return None
@@ -315,4 +317,4 @@ class Hooks:
             terminalreporter.write_line(f"{n} {status}{f': {reason}' if reason else ''}")
         if (n := len(self.run.statuses)) < self.run.expected:
             terminalreporter.write_line(f"incomplete: {n} of {self.run.expected} cases were measured")
-        terminalreporter.write_line(f"run {self.run.task.run_id} in {self.options.folder.path}")
+        terminalreporter.write_line(f"run {self.run.task.run_id} in {self.run.where}")

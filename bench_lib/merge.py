@@ -1,6 +1,7 @@
 """A finished campaign as one Parquet file a table; journals that dead processes left, finished."""
 
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pyarrow.parquet as pq
 from bench_lib import journal, schema
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.layout import MERGED, TABLES, CampaignFolder
+from bench_lib.places.address import Address
+from bench_lib.places.mirror import Mirror
+from bench_lib.places.place import Place
+from bench_lib.places.writing import put
 
 
 def _to_stderr(sentence: str) -> None:
@@ -28,10 +33,29 @@ def merge(results: Path, campaign: str) -> list[Path]:
     if not folder.exists():
         raise UsageError(f"there is no campaign {campaign!r} in {results}; measure one or name its --results")
     with folder.lock():
-        return _merge(folder)
+        return _merge(folder, MERGED)
 
 
-def _merge(folder: CampaignFolder) -> list[Path]:
+def merge_elsewhere(address: Address, campaign: str) -> list[str]:
+    """Merge a campaign that lies elsewhere; the new names of its three tables there.
+
+    Each merge has names of its own and removes only what it holds, so that two at once lose nothing:
+    a run that lies in two files counts once. Raises as `merge`, and Unreachable.
+    """
+    place = Place.open(address)
+    mirror = Mirror(place, campaign)
+    mirror.fetch()
+    if not mirror.folder.exists():
+        raise UsageError(f"there is no campaign {campaign!r} at {place}; measure one or name its --results")
+    with mirror.folder.lock():
+        before = mirror.names()
+        paths = _merge(mirror.folder, f"{MERGED}-{uuid.uuid4().hex}")
+        put(address, campaign)
+        mirror.remove_elsewhere(before - mirror.names())
+    return [f"{place}/{campaign}/{path.parent.name}/{path.name}" for path in paths]
+
+
+def _merge(folder: CampaignFolder, name: str) -> list[Path]:
     if live := finish_dead(folder):
         raise Refused(
             f"run {live[0].stem} of campaign {folder.name!r} is being measured (its journal {live[0]} "
@@ -43,20 +67,22 @@ def _merge(folder: CampaignFolder) -> list[Path]:
             f"campaign {folder.name!r} has no {missing[0]} that can be read; restore its files or "
             f"remove {folder.path}"
         )
+    if len({tuple(file.name for file in files) for files in sources.values()}) == 1:
+        (only, *more), *_ = sources.values()
+        name = only.stem if not more and only.stem.startswith(MERGED) else name  # it is merged already
     for table, files in sources.items():
-        if files != [folder.table(table, MERGED)]:
-            journal.write_table(folder.table(table, MERGED), _joined(table, files))
+        if files != [folder.table(table, name)]:
+            journal.write_table(folder.table(table, name), _joined(table, files))
     for table, files in sources.items():  # runs last: without a runs file, a run's others are not read
         for file in files:
-            if file != folder.table(table, MERGED):
+            if file != folder.table(table, name):
                 file.unlink()
-    return [folder.table(table, MERGED) for table in TABLES]
+    return [folder.table(table, name) for table in TABLES]
 
 
 def _sources(folder: CampaignFolder, table: str) -> list[Path]:
     """The files of a table, those merged before first."""
-    merged = folder.table(table, MERGED)
-    return sorted(folder.parquet_files(table), key=lambda path: path != merged)
+    return sorted(folder.parquet_files(table), key=lambda path: not path.stem.startswith(MERGED))
 
 
 def _joined(table: str, files: list[Path]) -> pa.Table:

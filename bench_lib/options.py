@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
+from bench_lib.places import address
+from bench_lib.places.address import Address
 
 TASK_VARIABLE = "CUDA_GAINS_TASK"
 
@@ -26,6 +29,7 @@ class Task:
     position: int = 0
     seed: int = 0
     skip: tuple[str, ...] = ()
+    quantities: Mapping[str, float] = field(default_factory=dict)  # what the run's row keeps of the wait
 
     @classmethod
     def of_environment(cls) -> "Task":
@@ -50,7 +54,7 @@ class Options:
     full: bool = False
     campaign: str = "local"
     stack: str = "here"
-    results: Path = Path("results")
+    address: Address = field(default_factory=lambda: Address(Path("results")))
     wheels: Path | None = None
     ranks: str = "all"
     json: Path | None = None
@@ -58,7 +62,7 @@ class Options:
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
-        """The options of a pytest session."""
+        """The options of a pytest session; UsageError for an address of results that is none."""
         get = config.getoption
         return cls(
             device=get("device"),
@@ -68,7 +72,7 @@ class Options:
             full=get("full"),
             campaign=get("campaign"),
             stack=get("stack"),
-            results=get("results"),
+            address=address.parse(get("results")),
             wheels=get("wheels"),
             ranks=get("ranks"),
             json=get("benchmark_json", None),
@@ -82,5 +86,5 @@ class Options:
 
     @property
     def folder(self) -> CampaignFolder:
-        """The campaign's folder; UsageError for a name that cannot be one."""
-        return CampaignFolder(self.results, self.campaign)
+        """The campaign's folder on this machine; UsageError for a name that cannot be one."""
+        return CampaignFolder(self.address.folder, self.campaign)

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from bench_lib import families, journal, schedule
 from bench_lib.errors import DataError, UsageError
 from bench_lib.layout import CampaignFolder
+from bench_lib.places.address import Address
 from bench_lib.stacks import StackEntry, stack
 
-_FILE = "plan.json"
+FILE = "plan.json"
 _ALL = "all"
 _LATER = {"ranks": _ALL}  # what a plan stored before there was such a key stands for
 _DEVICES = ("auto", "cuda", "cpu")
@@ -32,6 +33,7 @@ class Plan:
     campaign: str
     results: Path
     stacks: tuple[str, ...]
+    url: str = ""  # of the place where results belong, when that is not `results`
     rounds: int = 10  # finished rounds in the folder at the end
     families: tuple[str, ...] = ()
     quick: bool = False
@@ -46,6 +48,8 @@ class Plan:
     seed: int | None = None  # of all orders; drawn and stored when None
     watchdog_seconds: float = 60.0  # on top of a case's own budget
     idle_seconds: float = 120.0  # at most without a case: imports and collection
+    cool_down_c: float | None = None  # wait before each process until so near the first temperature
+    cool_down_seconds: float = 300.0  # the longest wait
     program: tuple[str, ...] = (sys.executable, "-m", "pytest")  # each stack has its own interpreter
 
     def __post_init__(self) -> None:
@@ -55,6 +59,8 @@ class Plan:
             raise UsageError("a stack is named twice; name each once (the baseline's repeat comes by itself)")
         if self.rounds < 1:
             raise UsageError(f"--rounds is {self.rounds}, expected at least 1")
+        if self.cool_down_c is not None and not 0 < self.cool_down_c < 100:
+            raise UsageError(f"--cool-down is {self.cool_down_c:g} °C, expected a band such as 5")
         if self.device not in _DEVICES:
             raise UsageError(f"--device is {self.device!r}, expected one of {', '.join(_DEVICES)}")
         if not self.benchmarks.exists():
@@ -62,8 +68,13 @@ class Plan:
         families.check(self.benchmarks, self.families)
 
     @property
+    def address(self) -> Address:
+        """Where the results belong."""
+        return Address(self.results, self.url)
+
+    @property
     def folder(self) -> CampaignFolder:
-        """Where the campaign's files lie."""
+        """Where the campaign's files lie on this machine."""
         return CampaignFolder(self.results, self.campaign)
 
     @property
@@ -81,11 +92,12 @@ class Plan:
         words = ["cuda-gains", "run", *_each("--stack", self.stacks), *_each("--family", self.families)]
         words += ["--rounds", str(self.rounds), "--campaign", self.campaign]
         words += _flags({"--quick": self.quick, "--full": self.full, "--no-null": not self.null})
-        given = {"--results": self.results, "--benchmarks": self.benchmarks, "--device": self.device}
+        given = {"--results": self.address, "--benchmarks": self.benchmarks, "--device": self.device}
         given |= {"--ranks": self.ranks}
         usual = {"--results": "results", "--benchmarks": "benchmarks", "--device": "auto", "--ranks": _ALL}
         for option, value in given.items():
             words += [option, str(value)] if str(value) != usual[option] else []
+        words += [] if self.cool_down_c is None else ["--cool-down", f"{self.cool_down_c:g}"]
         return shlex.join(words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]))
 
     def arguments(self, stack_name: str) -> list[str]:
@@ -106,14 +118,16 @@ def _flags(flags: dict[str, bool]) -> list[str]:
     return [flag for flag, is_set in flags.items() if is_set]
 
 
-def settle(plan: Plan) -> int:
+def settle(plan: Plan, begun: bool = False) -> int:
     """Store the plan, or go on with the stored one; the campaign's seed.
+
+    `begun` says that the stored plan counts although no run is here yet: another machine stored it.
 
     Raises UsageError, naming what differs, when something was measured with another plan. Only the
     number of rounds may change.
     """
-    path = plan.folder.path / _FILE
-    stored = _read(path) if path.exists() and _begun(plan.folder) else {}
+    path = plan.folder.path / FILE
+    stored = _read(path) if path.exists() and (begun or _begun(plan.folder)) else {}
     asked: dict[str, Any] = {
         "stacks": list(plan.stacks),
         "pins": {entry.name: list(entry.pins) for entry in plan.entries()},
@@ -123,6 +137,7 @@ def settle(plan: Plan) -> int:
         "null": plan.null,
         "device": plan.device,
         "ranks": plan.ranks,
+        "cool_down_c": plan.cool_down_c,
         "benchmarks": str(plan.benchmarks),
         "extra": list(plan.extra),
         "rounds": plan.rounds,

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, in one group of `pytest --help`."""
     group = parser.getgroup(NAME, "cuda-gains: what a CUDA upgrade did, measured")
     add = group.addoption
-    devices, results = (AUTO, CUDA, CPU), Path("results")
+    devices = (AUTO, CUDA, CPU)
     add("--device", choices=devices, default=AUTO, help="What to measure; auto: a GPU if there is one.")
     add("--require-gpu", action="store_true", help="Refuse to measure without a GPU (exit code 4).")
     add("--family", action="append", metavar="NAME", help="Only this family; repeat it for more.")
@@ -33,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--full", action="store_true", help="Also the grids that families leave out.")
     add("--campaign", metavar="NAME", default="local", help="The run's campaign (default: %(default)s).")
     add("--stack", metavar="NAME", default="here", help="The stack to measure (default: %(default)s).")
-    add("--results", metavar="DIR", type=Path, default=results, help="All campaigns (default: %(default)s).")
+    results = "All campaigns: a folder, or a place as s3://bucket/prefix (default: %(default)s)."
+    add("--results", metavar="DIR|URL", default="results", help=results)
     add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
     ranks = "Ranks of a collective, one a GPU; all: every GPU, two ranks on the CPU (default: %(default)s)."
     add("--ranks", metavar="N|all", default="all", help=ranks)

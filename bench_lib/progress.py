@@ -54,6 +54,12 @@ class Progress:
         if not self._console.is_terminal:
             self.say(f"{self._label}: {count} cases in {seconds:.1f} s, {self._left()}")
 
+    def waiting(self, text: str, first: bool) -> None:
+        """The arm waits; the first text of a wait stays, later ones show in the bar."""
+        self._bar.update(self._task, description=escape(f"{self._label}: {text}"))
+        if first:
+            self.say(f"{self._label}: {text}")
+
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from bench_lib.doctor.finding import State
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.options import Options, Task
+from bench_lib.places import look
 from bench_lib.stacks import StackEntry
 from bench_lib.target import CPU, Target
 from bench_lib.telemetry import host_clock_resolution, involuntary_switches, steal_seconds
@@ -86,6 +87,7 @@ class Run:
         self._doubtful: dict[str, str] = {}  # the same, as they are stored with the run
         self.unkept = ""  # why the last case, though it ended well, is written as failed
         self.expected = 0
+        self.where = str(options.folder.path)  # the files of the campaign
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
         self._summary = bench_json.summary(None, ())
@@ -108,6 +110,13 @@ class Run:
             target.device, self.options.policy, target.telemetry, target.gpu, lambda: target.opened
         )
 
+    def put(self) -> None:
+        """The run's files go where they belong. Raises Unreachable, with what to do; nothing is lost."""
+        from bench_lib.places import writing  # with what it needs: after all that is measured
+
+        writing.put(self.options.address, self.options.campaign)
+        self.where = f"{self.options.address}/{self.options.campaign}"
+
     @property
     def path(self) -> Path:
         """Where the run's row lies once it has ended."""
@@ -121,6 +130,8 @@ class Run:
         folder, _ = self.options.folder, self.stack  # both may be wrong names
         if self.options.wheels is not None and not self.options.wheels.is_dir():
             raise UsageError(f"--wheels {self.options.wheels} is not a folder; name the one with the wheels")
+        if self.options.address.url:
+            look.require(self.options.address.url)
         self.target.check()
         self._check_stack()
         self.target.lock()
@@ -291,7 +302,7 @@ class Run:
 
     def _quantities(self) -> dict[str, float]:
         """What measuring itself costs here, as far as this run has used it."""
-        found = {"clock_resolution_seconds": host_clock_resolution()}
+        found = {**self.task.quantities, "clock_resolution_seconds": host_clock_resolution()}
         if "bench_lib.native" in sys.modules:
             from bench_lib import native
 

@@ -31,7 +31,7 @@ DOCTOR = [
 ]
 MEASURING = [
     # the device
-    "driver", "kernels", "cudart", "native", "telemetry", "gpu_lock", "gpu",
+    "driver", "kernels", "cudart", "native", "telemetry", "thermal", "thermal.wait", "gpu_lock", "gpu",
     # taking samples
     "timer", "measure", "turns", "bench",
     # what was measured on
@@ -51,7 +51,12 @@ MEASURING = [
     "small_training", "amp_steps",
     *DOCTOR,
     # pytest
-    "ending", "selection", "options", "target", "bench_json", "session", "hooks", "plugin",
+    "ending", "selection", "options", "target", "bench_json", "session", "faults.surroundings",
+    "hooks", "plugin",
+]
+JOIN = [
+    "schedule", "plan", "progress", "watch", "merge",
+    "campaign_rounds", "campaign_cooling", "campaign_sharing", "campaign",
 ]
 JOIN = ["schedule", "plan", "progress", "watch", "merge", "campaign"]
 READING = [

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Results
+from bench_lib.commands.words import Address
 
 
 def import_results(
@@ -22,13 +22,17 @@ def import_results(
     campaign: Annotated[
         str, typer.Option("--campaign", metavar="NAME", help="The campaign to write into.")
     ] = "imported",
-    results: Results = Path("results"),
+    results: Address = "results",
 ) -> None:
     """Import results of another tool, compared with one another and never with ours."""
     from bench_lib.importing import writing
+    from bench_lib.places import address
+    from bench_lib.places.writing import put
 
+    where = address.parse(results)
     for path in files:
-        done = writing.import_file(path, stack, campaign, results)
+        done = writing.import_file(path, stack, campaign, where.folder)
         typer.echo(done.sentence(path, campaign, stack))
         for note in done.notes:
             typer.echo(f"  {note}")
+    put(where, campaign)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Results, Wheels
+from bench_lib.commands.words import Address, Wheels
 
 
 def run(
@@ -36,7 +36,15 @@ def run(
     ranks: Annotated[
         str, typer.Option("--ranks", metavar="N|all", help="Ranks of a collective; all: one a GPU.")
     ] = "all",
-    results: Results = Path("results"),
+    cool_down: Annotated[
+        float | None,
+        typer.Option(
+            "--cool-down",
+            metavar="CELSIUS",
+            help="Wait before each process until the GPU is at most so much warmer than at the first one.",
+        ),
+    ] = None,
+    results: Address = "results",
     wheels: Wheels = None,
     benchmarks: Annotated[
         Path, typer.Option("--benchmarks", metavar="DIR", help="Folder of the benchmark files.")
@@ -47,11 +55,14 @@ def run(
 
     from bench_lib import campaign as campaigns
     from bench_lib import preflight
+    from bench_lib.places import address
     from bench_lib.target import CPU, Target
 
+    where = address.parse(results)
     plan = campaigns.Plan(
         campaign=campaign,
-        results=results,
+        results=where.folder,
+        url=where.url,
         stacks=tuple(stack),
         rounds=rounds,
         families=tuple(family or ()),
@@ -61,6 +72,7 @@ def run(
         device=device,
         wheels=wheels,
         ranks=ranks,
+        cool_down_c=cool_down,
         benchmarks=benchmarks,
     )
     target = Target(device)
@@ -72,11 +84,31 @@ def run(
 
 def merge(
     campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaigns to merge.")],
-    results: Results = Path("results"),
+    results: Address = "results",
 ) -> None:
     """Merge the runs of a finished campaign into one Parquet file a table."""
     from bench_lib import merge as merging
+    from bench_lib.places import address
 
+    where = address.parse(results)
     for name in campaigns:
-        for path in merging.merge(results, name):
+        done = merging.merge_elsewhere(where, name) if where.url else merging.merge(where.folder, name)
+        for path in done:
             typer.echo(path)
+
+
+def push(
+    campaigns: Annotated[
+        list[str] | None, typer.Argument(metavar="[CAMPAIGN...]", help="These only; all by default.")
+    ] = None,
+    results: Address = "results",
+) -> None:
+    """Put what was measured on this machine to its place elsewhere, where that failed before."""
+    from bench_lib.errors import UsageError
+    from bench_lib.places import address, writing
+
+    where = address.parse(results)
+    if not where.url:
+        raise UsageError(f"{where.option} is a folder: what was measured is in it; name a place elsewhere")
+    for name, count in writing.put_all(where, campaigns).items():
+        typer.echo(f"{name}: {count} files put to {where}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Campaign, Check, Contrast, Results, Sides
+from bench_lib.commands.words import Address, Campaign, Check, Contrast, Sides
 
 
 class Format(StrEnum):
@@ -46,10 +46,24 @@ class FailOn(StrEnum):
     UNCLEAR = "unclear"
 
 
+def _folder(
+    results: str,
+    sides: list[str] | None,
+    campaign: str | None,
+    contrast: str | None = None,
+    check: str | None = None,
+) -> Path:
+    """The folder to read; of a place elsewhere, with the campaigns that are asked for."""
+    from bench_lib import asked
+    from bench_lib.places import reading
+
+    return reading.folder(results, *asked.campaigns(sides or (), campaign, contrast, check))
+
+
 def compare(
     sides: Sides = None,
     campaign: Campaign = None,
-    results: Results = Path("results"),
+    results: Address = "results",
     contrast: Contrast = None,
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
     fail_on: Annotated[
@@ -60,12 +74,13 @@ def compare(
     """Compare two sides case by case: what differs, the canaries, each case. More sides: step by step."""
     from bench_lib import asked, bridge_page, render
 
+    folder = _folder(results, sides, campaign, contrast, check)
     if len(sides or ()) > 2 and contrast is None:
-        found, _ = asked.bridged(sides or (), campaign, results, check)
+        found, _ = asked.bridged(sides or (), campaign, folder, check)
         comparison = found.whole
         bridge_page.show(found, output)
     else:
-        comparison, _ = asked.compared(sides or (), campaign, results, contrast)
+        comparison, _ = asked.compared(sides or (), campaign, folder, contrast)
         if output is Format.TABLE:
             render.text(comparison)
         else:
@@ -75,33 +90,6 @@ def compare(
         raise typer.Exit(1)
 
 
-def report(
-    sides: Sides = None,
-    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write.")] = Path(
-        "report"
-    ),
-    campaign: Campaign = None,
-    results: Results = Path("results"),
-    contrast: Contrast = None,
-    check: Check = None,
-) -> None:
-    """Write a comparison, or a bridge, as Markdown with charts (PNG and SVG) into a folder."""
-    from bench_lib import asked, bridge_page, store
-    from bench_lib import report as reports
-    from bench_lib import sides as all_sides
-
-    more = []
-    if len(sides or ()) > 2 and contrast is None:
-        bridge, data = asked.bridged(sides or (), campaign, results, check)
-        comparison, more = bridge.whole, bridge_page.sections(bridge)
-    else:
-        comparison, data = asked.compared(sides or (), campaign, results, contrast)
-    of_a_file = any(side.endswith(".json") for side in sides or ())
-    known = not of_a_file and comparison.campaign in all_sides.campaigns(results)
-    whole = store.load(results, [comparison.campaign]) if known else None
-    typer.echo(reports.write_folder(comparison, data, out, whole, more))
-
-
 def calibrate(
     stack: Annotated[
         str | None, typer.Argument(metavar="STACK", help="Where several were measured twice a round.")
@@ -109,7 +97,7 @@ def calibrate(
     campaign: Annotated[
         str, typer.Option("--campaign", metavar="NAME", help="The campaign to calibrate.")
     ] = "local",
-    results: Results = Path("results"),
+    results: Address = "results",
     contrast: Contrast = None,
     output: Annotated[CalibrateFormat, typer.Option("--format", help="How to print it.")] = (
         CalibrateFormat.TABLE
@@ -118,7 +106,8 @@ def calibrate(
     """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
     from bench_lib import asked, calibrate_page
 
-    calibrate_page.show(asked.calibrated(stack, campaign, results, contrast), output)
+    folder = _folder(results, [], campaign)
+    calibrate_page.show(asked.calibrated(stack, campaign, folder, contrast), output)
 
 
 def chart(
@@ -129,17 +118,18 @@ def chart(
     out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write.")] = Path(
         "report"
     ),
-    results: Results = Path("results"),
+    results: Address = "results",
 ) -> None:
     """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
     from bench_lib import canvas, gallery, store
     from bench_lib import sides as all_sides
 
-    there = all_sides.campaigns(results)
+    folder = reading.folder(results, campaign)
+    there = all_sides.campaigns(folder)
     for asked_for in campaign:
         if asked_for not in there:
             raise all_sides.unknown("campaign", asked_for, there, f" under {results}")
-    drawn = gallery.draw(name, store.load(results, campaign))
+    drawn = gallery.draw(name, store.load(folder, campaign))
     out.mkdir(parents=True, exist_ok=True)
     for one in drawn:
         for path in canvas.save(one.figure, out, one.name):

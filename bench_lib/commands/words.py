@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of all campaigns.")]
+
+def _whole(results: object) -> Path:
+    """The folder to read; of a place elsewhere with all its campaigns."""
+    from bench_lib.places import reading
+
+    return reading.whole(str(results))
+
+
+_RESULTS = "Folder of all campaigns, or a place elsewhere as s3://bucket/prefix."
+Results = Annotated[Path, typer.Option("--results", metavar="DIR|URL", parser=_whole, help=_RESULTS)]
+Address = Annotated[str, typer.Option("--results", metavar="DIR|URL", help=_RESULTS)]  # to name what is read
 Campaign = Annotated[
     str | None,
     typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local)."),

@@ -147,11 +147,6 @@ def here(place: Place) -> list[str]:
     return [name for name in found if not name.startswith(".") and (root / name).is_dir()]
 
 
-def push(place: Place, campaigns: Iterable[str]) -> dict[str, int]:
-    """Put what has not been put yet of some campaigns; how many files of each. Raises Unreachable."""
-    return {name: Mirror(place, name).push() for name in campaigns}
-
-
 def fetch(place: Place, campaigns: Iterable[str], say: Callable[[str], object] = _to_stderr) -> None:
     """Fetch campaigns, those that are there; says what this machine has not put yet."""
     there = set(place.folders())

@@ -17,15 +17,20 @@ def folder(results: str, campaigns: Iterable[str] = (), perhaps: Iterable[str] =
     `perhaps` are names that may be campaigns. Raises UsageError for a campaign that is not there, naming
     the nearest, and Unreachable.
     """
-    found = address.parse(results)
-    if found.url:
+    found, wanted, perhaps = address.parse(results), set(campaigns), set(perhaps)
+    if found.url and (wanted or perhaps):
         place = Place.open(found)
         known = sorted({*place.folders(), *mirror.here(place)})
-        wanted = set(campaigns)
         for name in sorted(wanted - set(known)):
             raise _unknown(name, known, place)
-        mirror.fetch(place, sorted(wanted | (set(perhaps) & set(known))))
+        mirror.fetch(place, sorted(wanted | (perhaps & set(known))))
     return found.folder
+
+
+def whole(results: str) -> Path:
+    """The folder to read, with every campaign that is there. Raises as `folder`."""
+    found = address.parse(results)
+    return folder(results, Place.open(found).folders() if found.url else ())
 
 
 def _unknown(name: str, known: list[str], place: Place) -> UsageError:

@@ -1,0 +1,1 @@
+"""Waiting until a GPU has cooled down."""
