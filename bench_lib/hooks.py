@@ -61,7 +61,7 @@ class Hooks:
         """The ranks of the run; UsageError for a wrong --ranks."""
         from bench_lib.ranks.world import World
 
-        return World(self.options.ranks)
+        return World(self.options.ranks, os.environ, lambda: self.target.detected.uuid)
 
     @cached_property
     def _clock(self) -> "DeviceClock":
@@ -107,8 +107,12 @@ class Hooks:
         if looking:
             return (yield)
         with ending.usage_errors():
-            if cases:
+            if cases and self.world.follows:
+                self.world.follow()
+                session.items.clear()
+            elif cases:
                 self._refuse()
+                self.world.gather()
                 self._begin(cases)
             elif (self._ours or self.options.families) and self.options.json is not None:
                 self._begin_json(self.options.json, session.items)
@@ -280,6 +284,8 @@ class Hooks:
         finally:
             gc.unfreeze()
             self.target.close()
+            if "world" in vars(self):
+                self.world.close()
         return result
 
     def _write_empty_json(self) -> None:

@@ -18,9 +18,10 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Self
 
 from bench_lib.errors import Crashed, CudaGainsError, Hung, NotApplicable, Unavailable, WrongResult
-from bench_lib.ranks import preflight
+from bench_lib.ranks import interconnect, preflight
+from bench_lib.ranks.interconnect import Links
 from bench_lib.ranks.life import Lead, Make
-from bench_lib.ranks.member import Facts, Handler, Joining, Place, Spec
+from bench_lib.ranks.member import Facts, Handler, Joining, Spec
 from bench_lib.ranks.seat import Lost, Seat
 
 if TYPE_CHECKING:
@@ -53,14 +54,16 @@ class Ranks:
         """`backend`: nccl or gloo of torch.distributed; "": processes without torch, on their own.
 
         `check` says whether what keeps NCCL from running is looked for (default: on device cuda).
-        `variables` are added to the environment of the ranks, the user's own come first.
+        `variables` are added to the environment of the ranks; what the user has set there stays.
         """
         self._world, self._make, self._arguments = world, make, arguments
         self.size, self.device, self.backend = size, device, backend
         self._check = device == "cuda" if check is None else check
-        self._variables = world.unset({**_QUIET, **(variables or {})})
+        self._variables = {**_QUIET, **(variables or {})}
         self._seats: list[Seat] = []
-        self.facts: list[Facts] = []  # by rank, once started
+        self.facts: list[Facts] = []  # by rank, once started; so are these two
+        self.interconnect = ""  # what connects the ranks: for the case's key
+        self.topology = ""  # in words
         self.init_seconds: list[float] = []  # of init_process_group, by rank, once started
 
     def __enter__(self) -> Self:
@@ -81,7 +84,7 @@ class Ranks:
         """
         if self._seats:
             return self
-        seats = self._world.seats(self.size, self.device)
+        seats = self._world.seats(self.size)
         places = self._world.places(self.size, self.device, self.backend)
         try:
             for seat, place in zip(seats, places, strict=True):
@@ -91,7 +94,7 @@ class Ranks:
             self.close()
             raise CudaGainsError(f"the processes of {self.size} ranks cannot be started: {error}") from None
         self.facts = self._hear(range(self.size), START_SECONDS)
-        self._look(places)
+        self._look()
         if self.backend:
             port = self.ask_one(0, Lead(), START_SECONDS)
             self.init_seconds = self.ask(Joining(self._world.host, port, JOIN_SECONDS), JOIN_SECONDS)
@@ -114,12 +117,19 @@ class Ranks:
         for seat in seats:
             seat.end()
 
-    def _look(self, places: list[Place]) -> None:
+    def _look(self) -> None:
         """Refuse what keeps NCCL from running, and GPUs that another run measures on."""
-        sentence = preflight.obstacle(self.facts) if self._check else ""
-        if sentence:
+        try:
+            if self._check and (sentence := preflight.obstacle(self.facts)):
+                raise Unavailable(sentence)
+            self._world.lock(self.facts)
+        except Unavailable:
             self.close()
-            raise Unavailable(sentence)
+            raise
+        found = self.ask(Links(interconnect.by_host(self.facts)), START_SECONDS)
+        links = {link.pair: link for of_rank in found for link in of_rank}.values()
+        self.interconnect = interconnect.kind(self.facts, list(links))
+        self.topology = interconnect.topology(self.facts, list(links))
 
     def _round(self, requests: Mapping[int, Any], seconds: float) -> list[Any]:
         for rank, request in requests.items():

@@ -12,6 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from bench_lib.ranks.interconnect import Links, links
 from bench_lib.ranks.member import Handler, Joining, Member, Spec, look
 from bench_lib.worker import told
 
@@ -29,17 +30,21 @@ class Make:
 def live(connection: "Connection[Any, Any]", spec: Spec, log: str) -> None:
     """Answer on `connection` until its other end is gone; the first answer is what this rank sees."""
     _settle(log)
-    os.environ.update(spec.variables)
+    for name, value in spec.variables.items():
+        os.environ.setdefault(name, value)  # what the user has set stays as it is
     handler: Handler | None = None
     member: Member | None = None
     with suppress(EOFError, OSError):
-        connection.send((False, look(spec.place)))
+        seen = look(spec.place)
+        connection.send((False, seen))
         while True:
             request = connection.recv()
             try:
                 member = member or Member(spec.place)
-                if isinstance(request, Lead):
-                    answer: Any = member.lead()
+                if isinstance(request, Links):
+                    answer: Any = links(request.uuids.get(seen.boot_id, ()))
+                elif isinstance(request, Lead):
+                    answer = member.lead()
                 elif isinstance(request, Joining):
                     answer = member.join(request)
                 elif isinstance(request, Make):
