@@ -123,6 +123,7 @@ def chart(
     """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
     from bench_lib import canvas, gallery, store
     from bench_lib import sides as all_sides
+    from bench_lib.places import reading
 
     folder = reading.folder(results, campaign)
     there = all_sides.campaigns(folder)
