@@ -141,7 +141,7 @@ FAULTS: list[tuple[str, dict[str, Any], State, list[str]]] = [
         "torch-import",
         {
             "torch__error": "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
-            "shadowing": "LD_LIBRARY_PATH holds /usr/lib/libnccl.so.2, which can be loaded in place; take it out",
+            "shadowing": "LD_LIBRARY_PATH holds /usr/lib/libnccl.so.2, a second one; take it out",
         },
         FAIL,
         ["ncclCommRegister", "LD_LIBRARY_PATH holds /usr/lib/libnccl.so.2"],
