@@ -21,7 +21,7 @@ from bench_lib.stacks import StackEntry, stack
 
 FILE = "plan.json"
 _ALL = "all"
-_LATER = {"ranks": _ALL}  # what a plan stored before there was such a key stands for
+_LATER = {"ranks": _ALL, "nccl": []}  # what a plan stored before there was such a key stands for
 _DEVICES = ("auto", "cuda", "cpu")
 _MAY_CHANGE = frozenset({"rounds", "seed", "command"})
 
@@ -42,6 +42,7 @@ class Plan:
     device: str = "auto"
     wheels: Path | None = None
     ranks: str = _ALL  # of a collective: a number, or all
+    nccl: tuple[str, ...] = ()  # libnccls by path, each NAME=PATH
     benchmarks: Path = Path("benchmarks")
     extra: tuple[str, ...] = ()  # more arguments for pytest
     stacks_file: Path | None = None
@@ -94,6 +95,7 @@ class Plan:
         words += _flags({"--quick": self.quick, "--full": self.full, "--no-null": not self.null})
         given = {"--results": self.address, "--benchmarks": self.benchmarks, "--device": self.device}
         given |= {"--ranks": self.ranks}
+        words += _each("--nccl", self.nccl)
         usual = {"--results": "results", "--benchmarks": "benchmarks", "--device": "auto", "--ranks": _ALL}
         for option, value in given.items():
             words += [option, str(value)] if str(value) != usual[option] else []
@@ -106,6 +108,7 @@ class Plan:
         words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
         words += ["--ranks", self.ranks] if self.ranks != _ALL else []
+        words += _each("--nccl", self.nccl)
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)
 
@@ -137,6 +140,7 @@ def settle(plan: Plan, begun: bool = False) -> int:
         "null": plan.null,
         "device": plan.device,
         "ranks": plan.ranks,
+        "nccl": list(plan.nccl),
         "cool_down_c": plan.cool_down_c,
         "benchmarks": str(plan.benchmarks),
         "extra": list(plan.extra),

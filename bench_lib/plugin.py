@@ -38,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
     ranks = "Ranks of a collective, one a GPU; all: every GPU, two ranks on the CPU (default: %(default)s)."
     add("--ranks", metavar="N|all", default="all", help=ranks)
+    nccl = "A libnccl by path: allreduce calls the first one, nccl_ladder all; repeat it for more."
+    add("--nccl", metavar="NAME=PATH", action="append", default=[], help=nccl)
 
 
 def pytest_configure(config: pytest.Config) -> None:

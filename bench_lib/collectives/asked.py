@@ -69,6 +69,11 @@ class Connect:
 
 
 @dataclass(frozen=True)
+class Versions:
+    """Asks for facts: the versions of NCCL that torch was built with, that is loaded, and that pip has."""
+
+
+@dataclass(frozen=True)
 class SetUp:
     """Asks to place the numbers of a collective, to run it once, and to check the result exactly."""
 

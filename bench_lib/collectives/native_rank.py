@@ -15,12 +15,12 @@ import numpy as np
 
 from bench_lib import native
 from bench_lib.collectives import pattern
-from bench_lib.collectives.asked import Collective, Connect, Loaded, NewId, Roll, SetUp, Turns
+from bench_lib.collectives.asked import Collective, Connect, Loaded, NewId, Roll, SetUp, Turns, Versions
 from bench_lib.driver import Driver
 from bench_lib.errors import CudaError
 from bench_lib.native import Call
 from bench_lib.nccl.graphs import Graphs
-from bench_lib.nccl.library import Nccl
+from bench_lib.nccl.library import Nccl, versions
 from bench_lib.ranks.member import Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
 from bench_lib.timer import Native
@@ -64,6 +64,7 @@ class NativeRank:
             NewId: lambda r: self._nccl[r.library].unique_id(),
             Connect: self._connect,
             Roll: lambda _: self._roll(),
+            Versions: lambda _: versions(self._nccl[self._last].path),
             SetUp: self._set_up,
             Prepare: lambda _: self._prepare(),
             Take: lambda _: self._take(),

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from bench_lib import libraries
 from bench_lib.collectives import pattern
-from bench_lib.collectives.asked import SHARED, Collective, Connect, Roll, SetUp
-from bench_lib.ranks.member import Handler, Member
+from bench_lib.collectives.asked import SHARED, Collective, Connect, Roll, SetUp, Versions
+from bench_lib.nccl.library import versions
+from bench_lib.ranks.member import NCCL, Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
 from bench_lib.timer import Host
 
@@ -34,6 +36,8 @@ class TorchRank:
         """Serve one request."""
         if isinstance(request, Roll):
             return self._dist.get_rank(), self._dist.get_world_size()
+        if isinstance(request, Versions):
+            return self._versions()
         if isinstance(request, Connect):
             return self._member.init_seconds, self._first(request.largest_nbytes)
         if isinstance(request, SetUp):
@@ -46,6 +50,13 @@ class TorchRank:
         self._op()  # ends on all ranks at about the same time, so that they begin together
         seconds, flags = Host(self._calls, self._synchronize, drain=True).sample(self._op)
         return seconds, flags
+
+    def _versions(self) -> dict[str, str]:
+        if self._member.backend != NCCL:
+            return {}
+        loaded = libraries.mapped().get("nccl", ())
+        header = ".".join(map(str, self._torch.cuda.nccl.version()))
+        return {"nccl.header": header, **(versions(loaded[0]) if loaded else {})}
 
     def _first(self, largest_nbytes: int) -> float:
         """Seconds of the first collective; then one of the largest size, untimed."""

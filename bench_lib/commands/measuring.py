@@ -33,6 +33,10 @@ def run(
         bool, typer.Option("--no-null", help="Do not run the baseline a second time in each round.")
     ] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cuda or cpu.")] = "auto",
+    nccl: Annotated[
+        list[str] | None,
+        typer.Option("--nccl", metavar="NAME=PATH", help="A libnccl by path; repeat it for more."),
+    ] = None,
     ranks: Annotated[
         str, typer.Option("--ranks", metavar="N|all", help="Ranks of a collective; all: one a GPU.")
     ] = "all",
@@ -74,6 +78,7 @@ def run(
         device=device,
         wheels=wheels,
         ranks=ranks,
+        nccl=tuple(nccl or ()),
         cool_down_c=cool_down,
         benchmarks=benchmarks,
     )

@@ -9,6 +9,7 @@ from ctypes import c_char, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
+from bench_lib import libraries
 from bench_lib.collectives.asked import Collective
 from bench_lib.driver import Library
 from bench_lib.errors import CudaGainsError, Unavailable
@@ -140,8 +141,20 @@ def version_text(number: int) -> str:
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
-def pip_version(path: Path) -> str:
-    """The version of the wheel that a libnccl came with, from the folder beside it; "" without one."""
-    site = path.parent.parent.parent.parent  # nvidia/nccl/lib/libnccl.so.2
-    found = [info.name.removesuffix(".dist-info") for info in site.glob("nvidia_nccl_cu*.dist-info")]
-    return " + ".join(sorted(name.partition("-")[2] for name in found)) if path.parent.name == "lib" else ""
+def versions(path: Path) -> dict[str, str]:
+    """Facts of a libnccl that is loaded in this process: path, hash, its own version and its wheel's."""
+    found = {
+        "nccl.path": str(path),
+        "nccl.sha256": libraries.sha256(path),
+        "nccl.version": libraries.version("nccl", path),
+        "nccl.pip": _pip_version(path),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _pip_version(path: Path) -> str:
+    """The version of the wheel whose folder nvidia/nccl/lib holds the file; "" without one."""
+    if path.parent.parts[-3:] != ("nvidia", "nccl", "lib"):
+        return ""
+    infos = path.parents[3].glob("nvidia_nccl_cu*.dist-info")
+    return " + ".join(sorted(info.name.removesuffix(".dist-info").partition("-")[2] for info in infos))

@@ -1,0 +1,214 @@
+"""Collectives over all ranks by message size: torch.distributed's, and NCCL's own called by path.
+
+An iteration is the slowest rank's; `--ranks` says how many there are, and under torchrun it is all of its
+world. Each result is checked exactly before it is timed. `init` and `first` are what the communicator and
+the first collective take; algorithm and protocol come from NCCL's log, in processes that time nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench_lib.collectives.asked import GIB, KIB, MIB, Collective, sizes
+from bench_lib.errors import NotApplicable, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from bench_lib.collectives.choices import Choices
+    from bench_lib.collectives.sweep import Group
+    from bench_lib.ranks.world import World
+
+FAMILY = "allreduce"
+MARGIN = 0.05
+
+SIZES, BIG = sizes(8, GIB), [2 * GIB, 4 * GIB]
+CORE = [8, 64 * KIB, MIB, 64 * MIB]
+GLOO = [8, KIB, 64 * KIB, MIB]
+OTHERS = [8, KIB, 32 * KIB, MIB, 32 * MIB, GIB]  # of the other collectives
+
+# api, backend, place, launch. torch's own form is in place.
+TORCH, NATIVE, REPLAY = (
+    ("torch", "nccl", "in", "call"),
+    ("nccl", "nccl", "in", "call"),
+    ("nccl", "nccl", "in", "graph"),
+)
+OUT, OUT_REPLAY = ("nccl", "nccl", "out", "call"), ("nccl", "nccl", "out", "graph")
+ON_CPU = ("torch", "gloo", "in", "call")
+NAMES = "api,backend,place,launch,dtype,nbytes"
+
+
+def grid() -> Iterator[Any]:
+    """Every case of all_reduce, with what makes it one of --quick or of --full."""
+    for form in (TORCH, NATIVE, REPLAY, OUT, OUT_REPLAY, ON_CPU):
+        for dtype in ("fp32", "bf16"):
+            for nbytes in GLOO if form is ON_CPU else SIZES + BIG:
+                full = nbytes in BIG or form is OUT_REPLAY or (form is OUT and dtype == "bf16")
+                core = nbytes in CORE and dtype == "fp32" and form is not OUT_REPLAY
+                marks = [pytest.mark.full] * full + [pytest.mark.core] * core
+                yield pytest.param(*form, dtype, nbytes, marks=marks)
+
+
+def other_grid() -> Iterator[Any]:
+    """The cases of another collective, all of --full; torch's are out of place where they share."""
+    for form in (TORCH, NATIVE, OUT, ON_CPU):
+        for dtype in ("fp32", "bf16"):
+            for nbytes in GLOO if form is ON_CPU else OTHERS:
+                yield pytest.param(*form, dtype, nbytes)
+
+
+@pytest.fixture(scope="module")
+def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Path]:
+    """The libnccl that is called by path: the first of --nccl, else the stack's; also in this process.
+
+    It is loaded here too, so that the run's identity names it; nothing of it is called.
+    """
+    from bench_lib.nccl import found
+
+    @cache
+    def get() -> Path:
+        from bench_lib.nccl.library import Nccl
+
+        given = found.named(request.config.getoption("nccl"))
+        path = next(iter(given.values()), None) or found.of_stack(stack, wheels)
+        return Nccl(path).path
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iterator[Callable[..., Group]]:
+    """API and backend -> its ranks, brought up when they are first asked for."""
+    from bench_lib.collectives.sweep import Group, compiled, loaded
+
+    made: list[Group] = []
+    largest = max(GLOO), max(SIZES)
+
+    @cache
+    def get(api: str, backend: str) -> Group:
+        if api == "torch":
+            need_torch(stack, backend)
+            device = "cpu" if backend == "gloo" else "cuda"
+            made.append(Group(world, device, backend, largest_nbytes=largest[device == "cuda"]))
+        else:
+            one = loaded(library())
+            if world.size("cuda") > 1:
+                compiled(world, one)
+            made.append(Group(world, "cuda", libraries=(one,), largest_nbytes=max(SIZES)))
+        return made[-1]
+
+    yield get
+    for group in made:
+        group.ranks.close()
+
+
+def need_torch(stack: Any, backend: str) -> None:
+    """Import torch in this process, for the run's identity; it brings no CUDA up here."""
+    from bench_lib import stacks
+
+    if not stacks.holds(stack, "torch"):
+        raise NotApplicable(f"stack {stack.name} holds no torch")
+    try:
+        import torch.distributed as dist
+    except ImportError as error:
+        raise Unavailable(f"torch does not import here: {error}") from None
+    if not dist.is_available() or not getattr(dist, f"is_{backend}_available", lambda: True)():
+        raise Unavailable(f"this torch is built without torch.distributed's {backend}")
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest, groups, on_gpu: bool, api: str, backend: str) -> Group:
+    """The ranks of the case; skipped without a GPU where it needs one."""
+    if backend == "nccl" and not on_gpu:
+        raise Unavailable("no GPU: NCCL connects GPUs")
+    return groups(api, backend)
+
+
+@pytest.fixture(scope="module")
+def choices(world: World, library) -> Iterator[Callable[[], Choices]]:
+    """What NCCL chooses, by its log."""
+    from bench_lib.collectives.choices import Choices
+    from bench_lib.collectives.sweep import loaded
+
+    made: list[Choices] = []
+
+    def get() -> Choices:
+        if not made:
+            made.append(Choices(world, loaded(library())))
+        return made[0]
+
+    yield get
+    for one in made:
+        one.close()
+
+
+def measure(
+    bench: Any, group: Group, choices: Callable[[], Choices], asked: Collective, backend: str
+) -> None:
+    """Measure one collective, and keep what NCCL chose for it."""
+    try:
+        ranks = group.connected()
+        bench.over(ranks.size, ranks.interconnect)
+        bench.record(group.series(asked, bench.policy, bench.telemetry, bench.budget_seconds))
+    except MemoryError as error:
+        if asked.nbytes not in BIG:
+            raise
+        raise Unavailable(f"the GPU has not the memory for {asked.nbytes >> 30} GiB: {error}") from None
+    if backend == "nccl":
+        for name, text in choices().facts(asked).items():
+            bench.fact(name, text)
+
+
+@pytest.mark.parametrize("metric", ["time"])
+@pytest.mark.parametrize(NAMES, grid())
+def bench_all_reduce(
+    bench, world, group, choices, api, backend, place, launch, dtype, nbytes, metric
+) -> None:
+    """The sum over all ranks."""
+    asked = Collective("all_reduce", nbytes, dtype, group.ranks.size, place, launch)
+    measure(bench, group, choices, asked, backend)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["time"])
+@pytest.mark.parametrize(NAMES, other_grid())
+def bench_all_gather(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+    """Every rank gets the parts of all; the size is that of all parts."""
+    asked = Collective("all_gather", nbytes, dtype, group.ranks.size, place, launch)
+    measure(bench, group, choices, asked, backend)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["time"])
+@pytest.mark.parametrize(NAMES, other_grid())
+def bench_reduce_scatter(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+    """Every rank gets its part of the sum; the size is that of all parts."""
+    asked = Collective("reduce_scatter", nbytes, dtype, group.ranks.size, place, launch)
+    measure(bench, group, choices, asked, backend)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["time"])
+@pytest.mark.parametrize(NAMES, other_grid())
+def bench_broadcast(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+    """All ranks get what rank 0 has."""
+    asked = Collective("broadcast", nbytes, dtype, group.ranks.size, place, launch)
+    measure(bench, group, choices, asked, backend)
+
+
+@pytest.mark.margin(0.10)
+@pytest.mark.core(backend="nccl")
+@pytest.mark.parametrize("metric", ["init", "first"])
+@pytest.mark.parametrize(("api", "backend"), [("torch", "nccl"), ("nccl", "nccl"), ("torch", "gloo")])
+def bench_start(bench, group, api: str, backend: str, metric: str) -> None:
+    """What bringing the communicator up takes, and after it the first collective, of 8 bytes."""
+    from bench_lib.model import Series, Timing
+
+    start = group.start()
+    bench.over(group.ranks.size, group.ranks.interconnect)
+    seconds = start.init_seconds if metric == "init" else start.first_seconds
+    bench.record(Series((seconds,), timing=Timing.HOST, facts=start.facts))
