@@ -15,14 +15,17 @@ from bench_lib.sides import Side, unknown
 from bench_lib.verdicts import Pairing, grouped
 
 
-def contrast(side: Side, parameter: str, baseline: str, candidate: str) -> Comparison:
+def contrast(
+    side: Side, parameter: str, baseline: str, candidate: str, values: Replicates | None = None
+) -> Comparison:
     """The cases of `side` with `parameter` at `candidate` against those with it at `baseline`.
 
     All other parameters are equal; a row is one combination of them. Values are compared as text
-    (true and false as in JSON). Series measured in the same turns are compared turn by turn. Raises
-    UsageError naming what exists for an unknown parameter or value.
+    (true and false as in JSON). Series measured in the same turns are compared turn by turn. `values`
+    are the side's replicates where they are known already. Raises UsageError naming what exists for an
+    unknown parameter or value.
     """
-    found = replicates(side.data)
+    found = values or replicates(side.data)
     labels = (f"{parameter}={baseline}", f"{parameter}={candidate}")
     _check(found, parameter, (baseline, candidate))
     a, b = (_at(found, parameter, value) for value in (baseline, candidate))
@@ -78,7 +81,7 @@ def _against_itself(side: Side, found: Replicates, parameter: str, values: tuple
     null = values[0] + NULL_SUFFIX
     if null == values[1] or null not in _known(found, parameter):
         return []
-    line = calibrate.quoted(contrast(side, parameter, values[0], null))
+    line = calibrate.quoted(contrast(side, parameter, values[0], null, found))
     return [line] if line else []
 
 

@@ -9,6 +9,8 @@ from rich.text import Text
 from bench_lib.page import Bullets, Chart, Inline, Section, Table, Tally, letters, one_line
 from bench_lib.render import WIDTH_OF_FILES
 
+_LONGEST_NUMBER = 40  # letters of a cell, an interval included; a column with longer ones is read as prose
+
 
 def show(title: str, sections: Sequence[Section], console: Console | None = None) -> None:
     """Print a title and sections; what comes out of results steers neither terminal nor markup."""
@@ -33,7 +35,8 @@ def _lines(block: Inline | Bullets) -> Iterable[str]:
 def _table(table: Table) -> RichTable:
     made = RichTable(box=None, pad_edge=False)
     for i, name in enumerate(table.head):
-        made.add_column(Text(name), justify="right" if i else "left", overflow="fold")
+        prose = i == 0 or any(len(letters(row[i])) > _LONGEST_NUMBER for row in table.rows)
+        made.add_column(Text(name), justify="left" if prose else "right", overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(letters(cell)) for cell in row))
     return made

@@ -55,7 +55,7 @@ class Scale:
             name = "" if shown is seconds_text else f" {self.unit}"
             return f"{shown(value)}{_bracket(map(shown, sorted(ends)))}{name}"
         if self.effect is Effect.SPEED:
-            return f"{1 + value:.3g}x{_bracket(f'{1 + end:.3g}' for end in sorted(ends))} as fast"
+            return f"{_times(1 + value)}x{_bracket(_times(1 + end) for end in sorted(ends))} as fast"
         sign = -1 if self.effect is Effect.LESS else 1
         what = "time" if self.unit == SECONDS else self.unit
         shown_ends = _bracket(_percent(end) for end in sorted(sign * end for end in ends))
@@ -85,6 +85,10 @@ def _bound(claim: Claim, number: float) -> str:
     if claim.effect is Effect.VALUE:
         return Scale(claim.effect, claim.unit).text(number)
     return f"{100 * number:.3g} %"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3f}" if factor < 2 else f"{factor:.3g}"
 
 
 def _percent(share: float) -> str:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from importlib import metadata
 
 from bench_lib import stacks
@@ -100,7 +101,9 @@ def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[st
     for arm in world.measured.arms:
         seen = arm.told(key)
         if seen and arm.holds(holding):
-            found.append((seen, f"{arm.side.campaign}/{arm.side.label} loaded {component} {seen}"))
+            beside = ", ".join(f"{name} {version}" for name, version in holding.items())
+            told = f"{arm.side.campaign}/{arm.side.label} loaded {component} {seen}, beside {beside}"
+            found.append((seen, told))
     agree = [told for seen, told in found if stacks.agrees(wanted, seen)]
     if given.get("absent") == "yes":  # the claim is that nothing of the kind is there
         return [], agree
@@ -125,30 +128,30 @@ def _installed(given: Mapping[str, str], _: World) -> tuple[list[str], list[str]
 
 
 def _file(given: Mapping[str, str], _: World) -> tuple[list[str], list[str]]:
-    package = given["package"]
-    try:
-        files = metadata.files(package) or []
-    except metadata.PackageNotFoundError:
-        return [], []
-    named = [file for file in files if fnmatchcase(str(file), given["path"])]
+    package, path, pattern = given["package"], given["path"], given["contains"]
+    named = [file for file in _files(package) if fnmatchcase(str(file), path)]
     if not named:
         return [], []
-    version = metadata.version(package)
-    holding = next((str(file) for file in named if re.search(given["contains"], _text(file))), "")
-    there = f"{holding} of {package} {version} holds {given['contains']!r}" if holding else ""
-    return _turned(
-        given,
-        there,
-        f"none of {len(named)} files {given['path']} of {package} {version} holds {given['contains']!r}",
-    )
+    of = f"of {package} {metadata.version(package)}"
+    holding = next((str(file) for file in named if re.search(pattern, _text(file))), "")
+    there = f"{holding} {of} holds {pattern!r}" if holding else ""
+    return _turned(given, there, f"no {path} {of} holds {pattern!r}")
+
+
+@cache
+def _files(package: str) -> tuple[metadata.PackagePath, ...]:
+    """The files that an installed package lists, none where it is not installed; a big one takes a while."""
+    try:
+        return tuple(metadata.files(package) or ())
+    except metadata.PackageNotFoundError:
+        return ()
 
 
 def _text(file: metadata.PackagePath) -> str:
-    """A file's name and its text; an unreadable one has its name alone."""
+    """A file's name and its text; one that cannot be read has its name alone."""
     try:
-        path = file.locate()
-        with open(path, encoding="utf-8", errors="replace") as opened:  # noqa: PTH123 (no Path in 3.11's types)
-            return f"{file}\n{opened.read(_FILE_BYTES)}"
+        with open(file.locate(), "rb") as opened:  # noqa: PTH123 (Python 3.11 types it as no Path)
+            return f"{file}\n{opened.read(_FILE_BYTES).decode(errors='replace')}"
     except OSError:
         return str(file)
 

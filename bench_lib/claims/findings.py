@@ -53,7 +53,7 @@ def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
 def _selections(claim: Claim, measured: Measured) -> Iterator[_Selection]:
     if claim.effect is Effect.VALUE:
         for arm in measured.stacks:
-            if arm.holds(claim.inside):
+            if arm.holds(claim.inside) and selecting.any_selected(arm.cases, claim):
                 yield from _of_values(claim, arm)
         return
     if claim.baseline:
@@ -113,7 +113,7 @@ def _of_values(claim: Claim, arm: Arm) -> Iterator[_Selection]:
 
 def _around(claim: Claim, arms: tuple[Arm, ...], comparison: Comparison) -> Finding:
     around = _about(arms, claim)
-    told = comparison.attribution if len(arms) > 1 else f"{comparison.attribution} ({_versions(arms[0])})"
+    told = comparison.attribution if len(arms) > 1 else f"inside each run of {_versions(arms[0])}"
     confounders = [comparison.attribution] if comparison.attribution.startswith(_CONFOUNDED) else []
     notes = [note for note in comparison.notes if not note.startswith("A/A: ") or "DOUBT" in note]
     return replace(

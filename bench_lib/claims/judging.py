@@ -32,13 +32,14 @@ def judge(claim: Claim, cases: Sequence[CaseValues], tests: int = 0) -> Finding:
     enough = _enough(cases)
     if not enough:
         return _too_few(cases, failed)
-    judging = Judging(claim, scale_of(claim), enough, max(tests, len(enough)), failed)
+    thin = tuple(case for case in cases if case not in enough and not case.failed)
+    judging = Judging(claim, scale_of(claim), enough, max(tests, len(enough)), failed, thin)
     found = (single if existential(claim) else average).judge(judging)
     found = _with_failed(found, judging)
     return replace(
         found,
         n_cases=len(enough),
-        left_out=len(cases) - len(enough) - len(failed),
+        left_out=len(thin),
         cases=tuple(case.case_id for case in enough),
         details=(*spread_over_cases(judging), *found.details),
     )
@@ -64,7 +65,8 @@ def _with_failed(finding: Finding, judging: Judging) -> Finding:
     if not judging.failed or shows_it:
         return finding
     first = judging.failed[0]
-    why = f"{len(judging.failed)} selected cases could not be compared ({first.case_id}: {first.failed})"
+    number = f"{len(judging.failed)} of {len(judging.failed) + len(judging.cases)} cases"
+    why = f"{number} could not be compared ({first.case_id}: {first.failed})"
     return replace(
         finding,
         verdict=Verdict.NOT_MEASURED,

@@ -87,7 +87,8 @@ class Measured:
         """The contrast inside the runs of one stack; its cases must hold both values."""
         key = (id(arm), asked)
         if key not in self._compared:
-            found = compare.contrast(arm.side, asked.parameter, asked.baseline, asked.candidate)
+            sides = (asked.parameter, asked.baseline, asked.candidate)
+            found = compare.contrast(arm.side, *sides, arm.replicates)
             self._compared[key] = Compared(found, (arm,), asked.parameter)
         return self._compared[key]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from bench_lib import terminal
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.words import SETTLED, Finding, Judged, Kind, Verdict
+from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.journal import finite
 from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
 
@@ -33,13 +33,13 @@ def verdict_text(one: Judged | Finding) -> str:
 
 
 def sections(found: Verdicts) -> list[Section]:
-    """In short; what was measured, with every finding; facts; what was not measured; what was left out."""
+    """In short; measured, and what stands behind it; looked up; not measured; left out."""
     measured = [one for one in found.claims if one.findings and one.claim.kind is not Kind.FACT]
-    facts = [one for one in found.claims if one.claim.kind is Kind.FACT and one.findings]
+    facts = [one for one in found.claims if one.findings and one.claim.kind is Kind.FACT]
     absent = [one for one in found.claims if not one.findings]
-    made = [Section("In short", (counts_text(found),))]
+    made = [Section("In short", (Bullets(tuple(_short(measured, facts, absent))),))]
     if measured:
-        made.append(Section("Measured", (_measured(measured), *map(_details, measured))))
+        made += [Section("Measured", (_measured(measured),)), *map(_behind, measured)]
     if facts:
         made.append(Section("Looked up", (Table(_RECORD_HEAD, tuple(map(_fact, facts))),)))
     if absent:
@@ -48,6 +48,13 @@ def sections(found: Verdicts) -> list[Section]:
         items = tuple((Code(name), f": {why}") for name, why in found.left_out)
         made.append(Section("Left out", (Bullets(items),)))
     return made
+
+
+def _short(measured: Sequence[Judged], facts: Sequence[Judged], absent: Sequence[Judged]) -> Iterable[str]:
+    for name, own in (("measured", measured), ("looked up", facts)):
+        counts = {verdict: sum(one.verdict is verdict for one in own) for verdict in Verdict}
+        yield f"{len(own)} {name}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+    yield f"{len(absent)} not measured"
 
 
 def show(found: Verdicts, form: str) -> None:
@@ -97,22 +104,21 @@ def _place(finding: Finding) -> str:
     return ", ".join(part for part in (finding.campaign, finding.group) if part)
 
 
-def _details(one: Judged) -> Bullets:
-    """What no verdict goes without: the sentence, where, the sides, confounders, and what it takes."""
-    lines: list[Inline] = [
-        (Code(one.claim.id), f": {one.claim.text} ({one.claim.source}: {one.claim.figure or 'no figure'})")
-    ]
+def _behind(one: Judged) -> Section:
+    """What no verdict goes without: sentence, sides, machine, confounders, what would settle it."""
+    lines: list[Inline] = [f"{one.claim.text} ({one.claim.source}: {one.claim.figure or 'no figure'})"]
+    where = dict.fromkeys(f"{each.campaign}: {each.stacks}; {each.where}" for each in one.findings)
+    lines += where
     for finding in one.findings:
-        lines.append(f"{_place(finding)}: {finding.stacks}; of {finding.of or 'no case'}; {finding.where}")
-        lines += finding.details
+        name = f"{_place(finding)}: " if len(one.findings) > 1 else ""
+        of = (f"{name}the value is that of ", Code(finding.of)) if finding.n_cases > 1 else None
+        lines += [of] if of else []
+        lines += [f"{name}{detail}" for detail in finding.details]
     lines += dict.fromkeys(note for finding in one.findings for note in finding.confounders)
-    if one.claim.note:
-        lines.append(one.claim.note)
-    if one.takes:
-        lines.append(f"to settle it: {one.takes}")
-    if one.claim.record:
-        lines.append(f"public record: {one.claim.record}")
-    return Bullets(tuple(lines))
+    lines += [one.claim.note] if one.claim.note else []
+    lines += [f"to settle it: {one.takes}"] if one.takes else []
+    lines += [f"public record: {one.claim.record}"] if one.claim.record else []
+    return Section(f"{one.claim.id}: {verdict_text(one)}", (Bullets(tuple(lines)),))
 
 
 def _fact(one: Judged) -> tuple[Inline, ...]:
@@ -128,8 +134,3 @@ def _absent(one: Judged) -> tuple[Inline, ...]:
 def refuted(found: Verdicts) -> bool:
     """Whether any claim is refuted: what --strict asks."""
     return any(one.verdict is Verdict.REFUTED for one in found.claims)
-
-
-def settled(found: Verdicts) -> int:
-    """How many claims have a verdict of their own."""
-    return sum(one.verdict in SETTLED for one in found.claims)

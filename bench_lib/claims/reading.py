@@ -190,8 +190,8 @@ def _whole(entry: Entry, claim: Claim) -> None:
     """What the keys of a claim must be together."""
     compared = bool(claim.baseline or claim.candidate or claim.contrasts)
     if claim.kind is Kind.FACT:
-        if not (claim.checks or claim.record):
-            raise entry.error("is a fact, but has neither a check nor a record")
+        if not (claim.checks or claim.record or claim.note):
+            raise entry.error("is a fact without a check, a record or a note; say how it could be known")
         entry.without("baseline", "candidate", "contrast", because="a fact compares nothing")
         return
     if claim.checks:

@@ -41,6 +41,11 @@ def selected(claim: Claim, family: str, op: str, params: Mapping[str, Any], igno
     return any(matches(scope, family, op, params, ignoring) for scope in claim.cases)
 
 
+def any_selected(held: Iterable[CaseKey], claim: Claim) -> bool:
+    """Whether a claim selects any of these cases."""
+    return any(selected(claim, family, op, params_of(text)) for family, op, text in held)
+
+
 def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]:
     """The values that a parameter has among the cases a claim selects."""
     found = set()

@@ -36,7 +36,7 @@ def up_to(judging: Judging, effects: Effects, finding: Finding) -> Finding:
     upper = -_lower(replace(effects, mean=-effects.mean), ALPHA)
     if (upper < least).all():
         why = "no case comes near it: the 95 % bound of each lies below"
-        return replace(finding, verdict=Verdict.REFUTED, reason=why)
+        return _unless_thin(replace(finding, verdict=Verdict.REFUTED, reason=why), judging, least)
     why = "no case is shown to reach it, and not all are shown to stay below"
     return unsettled(finding, effects, why, least)
 
@@ -50,9 +50,19 @@ def exists(judging: Judging, effects: Effects, finding: Finding) -> Finding:
     against = (Change.SAME, directions(judging.scale)[1])
     if all(case.change in against for case in judging.cases):
         why = "every case is the same within its margin, or moves the other way"
-        return replace(finding, verdict=Verdict.REFUTED, reason=why)
+        beyond = float(margins.max())
+        return _unless_thin(replace(finding, verdict=Verdict.REFUTED, reason=why), judging, beyond)
     why = "no case is shown to move beyond its margin, and not all are shown to be the same"
     return unsettled(finding, effects, why, float(margins[int(np.argmax(effects.mean))]))
+
+
+def _unless_thin(refuted: Finding, judging: Judging, bound: float) -> Finding:
+    """A refutation is about every case: none that was hardly measured may have been seen beyond the bound."""
+    if not (beyond := judging.thin_beyond(bound)):
+        return refuted
+    why = f"{beyond} cases with fewer than {FEWEST} pairs were seen beyond the bound"
+    step = f"measure these cases at least {FEWEST} times"
+    return replace(refuted, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
 
 
 def _lower(effects: Effects, alpha: float) -> Floats:

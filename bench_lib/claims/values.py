@@ -38,6 +38,11 @@ class Judging:
     cases: tuple[CaseValues, ...]
     tests: int
     failed: tuple[CaseValues, ...] = ()
+    thin: tuple[CaseValues, ...] = ()  # cases with too few pairs to be judged
+
+    def thin_beyond(self, bound: float) -> int:
+        """How many of the thin cases were seen beyond a bound: they could contradict `none reaches it`."""
+        return sum(self.scale.sign * float(np.mean(case.logs)) > bound for case in self.thin if case.logs)
 
 
 def case_effects(judging: Judging) -> Effects:
