@@ -4,6 +4,7 @@ import csv as csv_writer
 import dataclasses
 import io
 import json as json_writer
+import math
 import sys
 from collections.abc import Iterable
 
@@ -36,6 +37,20 @@ def sections(found: Bridge, charts: bool = True) -> list[Section]:
         left_out = tuple((Code(name), f": {why}") for name, why in found.left_out)
         made.append(Section("Left out of the bridge", (Bullets(left_out),)))
     return made
+
+
+def answer(found: Bridge) -> str:
+    """The sentence on the steps: which of them moves the mean over the cases most; "" without a mean."""
+    if not found.means:
+        return "No case was measured on every one of these stacks."
+    mean = found.means[0]
+    sizes = [abs(math.log(step.ratio)) for step in mean.steps]
+    at = sizes.index(max(sizes))
+    step = f"step {at + 1} of {len(sizes)} ({exchanged(found.steps[at])})"
+    return (
+        f"In the mean over {mean.name} the whole way takes {_text(mean.whole)} times the time; {step} moves "
+        f"it most, by {_text(mean.steps[at])}."
+    )
 
 
 def show(found: Bridge, form: str) -> None:

@@ -210,16 +210,21 @@ def _series(comparison: Comparison, row: CaseChange, values: pd.DataFrame) -> di
         return found
     return {
         label: found[found["case_id"] == row.case_id]
-        for label, found in by_arm(values, comparison.baseline).items()
+        for label, found in by_side(values, comparison.baseline).items()
     }
 
 
-def by_arm(rows: pd.DataFrame, baseline: str) -> dict[str, pd.DataFrame]:
-    """Rows of runs by arm (CAMPAIGN/ARM where there are several campaigns), the baseline's first."""
+def by_side(rows: pd.DataFrame, baseline: str) -> dict[str, pd.DataFrame]:
+    """Rows of runs by the side they were compared on, the baseline's first.
+
+    Where they stand on no side, as in a contrast: by arm, CAMPAIGN/ARM where there are several campaigns.
+    """
+    if "side" in rows.columns:
+        sides = {str(side): part for side, part in rows.groupby("side")}
+        return {side: sides[side] for side in sorted(sides, key=lambda side: side != baseline)}
     several = rows["campaign"].nunique() > 1
     found = {(str(campaign), str(arm)): part for (campaign, arm), part in rows.groupby(["campaign", "arm"])}
-    order = sorted(found, key=lambda arm: baseline not in (*arm, "/".join(arm)))
-    return {"/".join(arm) if several else arm[1]: found[arm] for arm in order}
+    return {"/".join(arm) if several else arm[1]: found[arm] for arm in sorted(found)}
 
 
 def _run_order_panel(

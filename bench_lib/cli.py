@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bench_lib import __version__
-from bench_lib.commands import claiming, examining, importing, measuring, reading, stacks
+from bench_lib.commands import claiming, examining, importing, measuring, reading, reporting, stacks
 from bench_lib.errors import CudaGainsError, Refused
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 app.command()(measuring.run)
 app.command()(reading.compare)
-app.command()(reading.report)
+app.command()(reporting.report)
 app.command()(reading.calibrate)
 app.command()(reading.chart)
 app.command()(claiming.claims)

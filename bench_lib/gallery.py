@@ -1,7 +1,6 @@
 """The charts of whole campaigns by name: the report shows those it has data for, `chart` draws one."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -46,6 +45,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
+FAMILIES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(  # by section: what its charts show
+    {
+        _LAUNCH: ("launch", "ladder"),
+        **{kind.section: (kind.family,) for kind in KINDS.values() if kind.family},
+    }
+)
+
 
 def draw(name: str, data: Data) -> list[Chart]:
     """The chart of that name; of several stacks that have something to draw, one each.
@@ -72,9 +78,17 @@ def draw(name: str, data: Data) -> list[Chart]:
 
 
 def sections(data: Data) -> list[Section]:
-    """A section for each subject that the data hold something of, with its charts."""
-    found: dict[str, list[Chart]] = {}
+    """A section for each subject that the data hold something of, with its charts.
+
+    A chart that these data break is a sentence: no chart may take the report with it.
+    """
+    found: dict[str, list[Chart | str]] = {}
     for name, kind in KINDS.items():
-        with suppress(UsageError):
+        try:
             found.setdefault(kind.section, []).extend(draw(name, data))
+        except UsageError:
+            continue  # nothing of it was measured
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            found[kind.section].append(f"The chart {name} cannot be drawn from these results ({why}).")
     return [Section(title, tuple(drawn)) for title, drawn in found.items() if drawn]

@@ -18,7 +18,7 @@ _CHECKSUM = "checksum"
 _PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
 _LONGEST = 90  # of a kernel's name in a reason
 
-Facts = Mapping[str, Mapping[str, Counter[str]]]  # by case and name: values and in how many runs
+Ran = Mapping[str, Mapping[str, Counter[str]]]  # by case and name: values and in how many runs
 
 
 def explained(
@@ -44,7 +44,15 @@ def bits(baseline: pd.DataFrame, candidate: pd.DataFrame) -> list[str]:
     return [f"the bits of the output differ in {differ} of {len(both)} cases that were checked on both sides"]
 
 
-def _facts(cases: pd.DataFrame) -> Facts:
+def ran(cases: pd.DataFrame) -> Ran:
+    """What ran in each case: its kernels or its algorithm, by the fact that names them."""
+    return {
+        case: {name: values for name, values in facts.items() if name != _CHECKSUM}
+        for case, facts in _facts(cases).items()
+    }
+
+
+def _facts(cases: pd.DataFrame) -> Ran:
     found: dict[str, dict[str, Counter[str]]] = {}
     good = cases[cases["status"] == Status.OK]
     for case_id, facts in good[["case_id", "facts"]].itertuples(index=False):

@@ -68,10 +68,11 @@ def processes(data: Data) -> Runtimes | None:
 
 
 def run_medians(data: Data) -> pd.DataFrame:
-    """A row a run and case that is fit to be compared: its `value` in seconds, its campaign and arm."""
+    """A row a run and case that is fit to be compared: its `value` in seconds, its campaign, arm and side."""
     values = replicates(data).values
     times = values[values["unit"] == SECONDS]
-    return times.merge(data.runs[["run_id", "campaign", "arm"]], on="run_id")
+    known = [name for name in ("run_id", "campaign", "arm", "side") if name in data.runs.columns]
+    return times.merge(data.runs[known], on="run_id")
 
 
 def _ladder_cases(data: Data) -> pd.DataFrame:

@@ -66,10 +66,14 @@ def repeated(stack: str | None, campaign: str | None, results: Path) -> tuple[Si
 
 
 def joined(a: Side, b: Side) -> Data:
-    """The data of both sides as one."""
+    """The data of both sides as one; a column `side` of runs and cases tells which."""
+    runs, cases = (
+        [frame.assign(side=one.label) for frame, one in zip(frames, (a, b), strict=True)]
+        for frames in ((a.data.runs, b.data.runs), (a.data.cases, b.data.cases))
+    )
     return Data(
-        pd.concat([a.data.runs, b.data.runs], ignore_index=True),
-        pd.concat([a.data.cases, b.data.cases], ignore_index=True),
+        pd.concat(runs, ignore_index=True),
+        pd.concat(cases, ignore_index=True),
         pa.concat_tables([a.data.samples, b.data.samples]),
         tuple(dict.fromkeys([*a.data.skipped, *b.data.skipped])),
     )

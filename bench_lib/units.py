@@ -12,3 +12,11 @@ def seconds_text(seconds: float) -> str:
 def quantity_text(value: float) -> str:
     """A quantity that is not a time, with four digits; its unit is in its name."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def nbytes_text(nbytes: float) -> str:
+    """A number of bytes with four digits and the unit that suits it: `1.465 GiB`."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if abs(nbytes) >= 1024**power:
+            return f"{nbytes / 1024**power:.4g} {unit}"
+    return f"{nbytes:.4g} B"

@@ -254,8 +254,10 @@ def test_a_contrast_has_both_values_in_every_run(results):
     assert_readable(figure)
 
 
-def test_arms_of_several_campaigns_are_told_apart():
+def test_arms_of_several_campaigns_are_told_apart_and_sides_by_their_names():
     rows = pd.DataFrame({"campaign": ["before", "after"], "arm": ["here", "here"]})
-    assert list(charts.by_arm(rows, "before")) == ["before/here", "after/here"]
-    assert list(charts.by_arm(rows, "after")) == ["after/here", "before/here"]
-    assert list(charts.by_arm(rows[:1], "before")) == ["here"]
+    assert list(charts.by_side(rows, "before")) == ["after/here", "before/here"]
+    assert list(charts.by_side(rows[:1], "before")) == ["here"]
+    sided = rows.assign(side=["x.json", "a.json"])
+    assert list(charts.by_side(sided, "x.json")) == ["x.json", "a.json"]
+    assert list(charts.by_side(sided, "a.json")) == ["a.json", "x.json"]

@@ -40,7 +40,8 @@ MEASURING = [
     "launch", "first_launch",
     "memory_mode", "residency", "memory_kernels", "managed", "migration", "moves", "chains",
     "param_swap", "allocation",
-    "precision", "tuning", "shapes", "convolutions", "cudnn_libraries", "observe", "cudnn",
+    "precision", "faults.settings", "faults.leftovers", "faults.around", "faults.hang", "tuning",
+    "shapes", "convolutions", "cudnn_libraries", "observe", "cudnn",
     "path_convolution",
     "worker", "ranks", "ranks.member", "ranks.interconnect", "ranks.life", "ranks.seat", "ranks.joining",
     "ranks.preflight", "ranks.world", "ranks.group", "ranks.timing",
@@ -51,6 +52,8 @@ MEASURING = [
     "compile_preflight", "compiled_model", "training", "executions", "compile_children",
     "small_training", "amp_steps",
     *DOCTOR,
+    "ranks_steps", "ranks_steps.networks", "ranks_steps.arms", "ranks_steps.trainer",
+    "ranks_steps.measuring", "ranks_steps.cases",
     # pytest
     "ending", "selection", "options", "target", "bench_json", "session", "faults.surroundings",
     "hooks", "plugin",
@@ -59,18 +62,19 @@ JOIN = [
     "schedule", "plan", "progress", "watch", "merge",
     "campaign_rounds", "campaign_cooling", "campaign_sharing", "campaign",
 ]
-JOIN = ["schedule", "plan", "progress", "watch", "merge", "campaign"]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
     "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
     "canvas",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
     "bridge_chart", "bridge_page", "losses",
-    "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery",
-    "report", "asked",
+    "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery", "asked",
     "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",
     "claims.judging", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
+    "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
+    "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",
+    "html.shipped", "formats", "formats.openmetrics", "formats.junit",
 ]
 # fmt: on
 COMMANDS = [
@@ -79,6 +83,7 @@ COMMANDS = [
     "commands.measuring",
     "commands.importing",
     "commands.reading",
+    "commands.reporting",
     "commands.stacks",
     "commands.claiming",
     "commands.examining", "cli",

@@ -14,6 +14,8 @@ from bench_lib import compare, page, report, sides, store
 from bench_lib.errors import UsageError
 from bench_lib.model import Change, Comparison, Flag, Status
 from bench_lib.page import Bullets, Code, Section, Table
+from bench_lib.report import Subject
+from bench_lib.sections import answer, metrics
 from bench_lib.store import Data
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +55,7 @@ def sides_of(results: Path, campaign: str, a: str = "old", b: str = "new") -> tu
 
 @pytest.fixture(scope="module")
 def written(results: Path) -> Path:
-    return report.write_folder(*sides_of(results, "demo"), results / "out")
+    return report.write(Subject(*sides_of(results, "demo")), results / "out")
 
 
 def test_the_folder_holds_the_report_and_every_chart_in_it(written):
@@ -72,7 +74,7 @@ def test_the_sections_come_in_order(written):
         "At a glance",
         "Cases",
         "The runs in order of time",
-        "Quantities",
+        "Memory",
         "Left out, failed, skipped, flagged",
         "How to read this",
         "Appendix: identities",
@@ -90,7 +92,7 @@ def test_the_answer_is_three_sentences(results, written):
     assert f"the biggest gain is {gain.case_id} with" in text
     assert f"ratio {gain.ratio:.3f} [{gain.low:.3f}, {gain.high:.3f}], and the biggest loss is" in text
     assert f"{loss.case_id} with" in text
-    assert "None of the 2 canaries moved; what differs: cudart 11.8 -> 12.4." in text
+    assert "None of the 2 canaries moved. What differs: cudart 11.8 -> 12.4." in text
     assert "12 runs; NVIDIA H200; 2023-11-14 22:" in text
 
 
@@ -103,7 +105,9 @@ def test_every_case_has_its_numbers_reason_and_next_step(results, written):
         assert f"{1 / row.ratio:.3f}x" in text
         assert row.reason in text
         assert row.next_step in text
-    assert "peak_nbytes" in visible(section(written.read_text(), "Quantities"))
+    assert "peak_nbytes 953.7 MiB 953.7 MiB" in " ".join(
+        visible(section(written.read_text(), "Memory")).split()
+    )
 
 
 def test_the_appendix_holds_both_identities(written):
@@ -117,8 +121,9 @@ def test_the_appendix_holds_both_identities(written):
 def test_each_metric_in_it_is_defined_once(written):
     text = section(written.read_text(), "How to read this")
     assert re.findall(r"^- `(\w+)`: (.*)$", text, flags=re.M) == [
-        ("submit", report.METRICS["submit"]),
-        ("time", report.METRICS["time"]),
+        ("peak_nbytes", metrics.QUANTITIES["peak_nbytes"]),
+        ("submit", metrics.METRICS["submit"]),
+        ("time", metrics.METRICS["time"]),
     ]
 
 
@@ -143,9 +148,9 @@ def metrics_of(path: Path) -> set[str]:
     "family", ["launch", "ladder", "canary", "amp_conv", "cudnn_selection", "unified_memory"]
 )
 def test_every_metric_of_a_benchmark_file_is_defined(family):
-    metrics = metrics_of(ROOT / "benchmarks" / f"bench_{family}.py")
-    assert metrics or family == "canary"
-    assert metrics <= set(report.METRICS)
+    found = metrics_of(ROOT / "benchmarks" / f"bench_{family}.py")
+    assert found or family == "canary"
+    assert found <= set(metrics.METRICS)
 
 
 def test_nothing_in_the_results_becomes_markup(results, written):
@@ -170,7 +175,7 @@ def test_nothing_in_the_results_becomes_markup(results, written):
     runs["stack_identity"] = [{HOSTILE: HOSTILE}] * len(runs)
     cases = data.cases.assign(arm=HOSTILE, status="failed", reason=HOSTILE, n_flagged=1)
     cases["warnings"] = [[HOSTILE]] * len(cases)
-    made = report.sections(hostile, dataclasses.replace(data, runs=runs, cases=cases))
+    made = report.sections(Subject(hostile, dataclasses.replace(data, runs=runs, cases=cases)))
     text = page.markdown(f"{HOSTILE} against", made)
     output = rendered(text)
     plain = rendered(written.read_text())
@@ -237,13 +242,12 @@ def test_everything_lost_is_named_with_its_reason(tmp_path):
     (tmp_path / "lost" / "cases" / "broken.parquet").write_bytes(b"PAR1 not")
     comparison, data = sides_of(tmp_path, "lost")
     out = tmp_path / "deep" / "out"
-    text = visible(
-        section(report.write_folder(comparison, data, out).read_text(), "Left out, failed, skipped, flagged")
-    )
+    written = report.write(Subject(comparison, data), out).read_text()
+    text = visible(section(written, "Left out, failed, skipped, flagged"))
     assert "broken.parquet" in text
     assert fifth.case.case_id in text
     assert re.search(rf"{re.escape(third.case.case_id)}\s+new\s+crashed\s+exit code -11\s+3\s", text)
-    assert re.search(rf"no <two> runtimes\s+old\s+skipped\s+{re.escape(fourth.case.case_id)}", text)
+    assert re.search(rf"no <two> runtimes\s+new and old\s+skipped\s+1\s+{re.escape(fourth.case.case_id)}", text)
     assert re.search(r"old-2\s+old", text)
     assert re.search(rf"{re.escape(second.case.case_id)}\s+old\s+3\s+60", text)
 
@@ -252,24 +256,24 @@ def test_when_canaries_move_the_answer_says_so_first(tmp_path):
     moved = [synthetic.replace(canary, scale={"new": 1.2}) for canary in synthetic.canaries()]
     measured = [*moved, *synthetic.cases(1)]
     synthetic.write_campaign(tmp_path, "moved", {"old": 1.0, "new": 1.0}, rounds=5, measured=measured)
-    text = visible(page.markdown("t", [report.answer(*sides_of(tmp_path, "moved"))]))
+    text = visible(page.markdown("t", [answer.answer(*sides_of(tmp_path, "moved"))]))
     assert "The canaries moved, so the machine itself changed" in text
     assert "THE MACHINE CHANGED between the sides" in text
-    assert "No case is faster or slower by more than its margin." in text
+    assert "It is shown to differ by less than its margin." in text
 
 
 def test_only_losses(tmp_path):
     measured = [synthetic.replace(case, scale={"new": 1.5}) for case in synthetic.cases(2)]
     synthetic.write_campaign(tmp_path, "worse", {"old": 1.0, "new": 1.0}, rounds=5, measured=measured)
-    text = visible(page.markdown("t", [report.answer(*sides_of(tmp_path, "worse"))]))
-    assert "Of these nothing is faster by more than its margin, and the biggest loss is launch/op" in text
+    text = visible(page.markdown("t", [answer.answer(*sides_of(tmp_path, "worse"))]))
+    assert "Of these no case is shown to be faster by more than its margin, and the biggest loss is" in text
     assert "No canary was measured on both sides" in text
 
 
 def test_a_contrast_is_reported_with_the_same_sections(tmp_path, results):
     side = sides.resolve("old", "demo", results)
     made = compare.contrast(side, "size", "4", "8")
-    text = report.write_folder(made, side.data, tmp_path).read_text()
+    text = report.write(Subject(made, side.data), tmp_path).read_text()
     assert text.startswith("# size=8 against size=4\n")
     assert "Both sides were measured inside each run" in section(text, "The answer")
     assert "`launch/op[metric=submit]`" in section(text, "Cases")
@@ -281,8 +285,8 @@ def test_two_sides_that_share_no_case_still_give_a_report(tmp_path):
         measured = synthetic.cases(1, family)
         synthetic.write_campaign(tmp_path, arm, {arm: 1.0}, rounds=1, measured=measured, null=False)
     comparison, data = sides_of(tmp_path, None, "old/old", "new/new")
-    text = report.write_folder(comparison, data, tmp_path / "out").read_text()
-    assert "0 cases were compared" in text
+    text = report.write(Subject(comparison, data), tmp_path / "out").read_text()
+    assert "No case was measured on both sides, so 0 cases were compared." in text
     assert "launch/op[metric=submit,size=1]" in section(text, "Left out, failed, skipped, flagged")
     assert not (tmp_path / "out" / "run-order.png").exists()
 
@@ -292,7 +296,7 @@ def test_launch_cost_is_shown_where_runtimes_were_measured(tmp_path):
     measured = [synthetic.SyntheticCase(case, 3e-6, 0.05)]
     stacks = {"cudart-11.8": 1.0, "cudart-12.4": 1.0}
     synthetic.write_campaign(tmp_path, "runtimes", stacks, rounds=3, measured=measured, samples=5)
-    text = report.write_folder(*sides_of(tmp_path, "runtimes", *stacks), tmp_path / "out").read_text()
+    text = report.write(Subject(*sides_of(tmp_path, "runtimes", *stacks)), tmp_path / "out").read_text()
     assert "(launch-by-runtime.png)" in section(text, "Launch cost by CUDA runtime")
     assert (tmp_path / "out" / "launch-by-runtime.svg").stat().st_size > 1000
 
@@ -300,6 +304,6 @@ def test_launch_cost_is_shown_where_runtimes_were_measured(tmp_path):
 def test_a_report_is_a_folder(tmp_path, results):
     (tmp_path / "report").write_text("mine")
     with pytest.raises(UsageError, match="is a file, and a report is a folder"):
-        report.write_folder(*sides_of(results, "demo"), tmp_path / "report")
+        report.write(Subject(*sides_of(results, "demo")), tmp_path / "report")
     assert (tmp_path / "report").read_text() == "mine"
     assert store.load(results, ["demo"]).skipped == ()

@@ -1,0 +1,37 @@
+"""The command that writes reports: of one comparison, or all that a results folder lists."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench_lib.commands.words import Campaign, Check, Contrast, Results, Sides
+
+
+def report(
+    sides: Sides = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="OUT", help="NAME.html for one page in a file, else a folder to write."
+        ),
+    ] = Path("report"),
+    campaign: Campaign = None,
+    results: Results = Path("results"),
+    contrast: Contrast = None,
+    check: Check = None,
+    all_listed: Annotated[
+        bool,
+        typer.Option("--all", help="Every report that reports.toml of the results lists, and their index."),
+    ] = False,
+) -> None:
+    """Write a comparison, or a bridge, as one HTML file, or as Markdown with charts into a folder."""
+    from bench_lib import report as reports
+    from bench_lib.html import asking, shipped
+
+    if all_listed:
+        shipped.only_all(sides, campaign, contrast, check)
+        typer.echo(shipped.write(results, out, lambda line: typer.echo(line, err=True)))
+        return
+    subject = asking.reported(sides or (), campaign, results, contrast, check)
+    typer.echo(reports.write(subject, out))

@@ -1,0 +1,1 @@
+"""Sections of a page as one self-contained HTML file, and the reports that ship with the project."""

@@ -1,0 +1,38 @@
+"""What a command line asked for in, the subject of a report out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench_lib import asked, sides, store
+from bench_lib.claims import judged
+from bench_lib.claims.judged import Verdicts
+from bench_lib.errors import UsageError
+from bench_lib.report import Subject
+
+
+def reported(
+    names: Sequence[str], campaign: str | None, results: Path, contrast: str | None, check: str | None = None
+) -> Subject:
+    """Two sides, a contrast or a bridge compared, with all of its campaign and the claims judged on it.
+
+    Raises UsageError as `asked.compared` and `asked.bridged` do.
+    """
+    if len(names) > 2 and contrast is None:
+        bridge, data = asked.bridged(names, campaign, results, check)
+        comparison = bridge.whole
+    else:
+        bridge = None
+        comparison, data = asked.compared(names, campaign, results, contrast)
+    of_a_file = any(name.endswith(".json") for name in names)
+    if of_a_file or comparison.campaign not in sides.campaigns(results):
+        return Subject(comparison, data, bridge=bridge)
+    whole = store.load(results, [comparison.campaign])
+    return Subject(comparison, data, whole, bridge, _claims(results, comparison.campaign))
+
+
+def _claims(results: Path, campaign: str) -> Verdicts | None:
+    """The claims judged on a campaign; None where there is no claims file beside this suite."""
+    try:
+        return judged.verdicts(results, [campaign])
+    except UsageError:
+        return None

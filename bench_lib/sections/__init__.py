@@ -1,0 +1,1 @@
+"""The parts of a report: each function makes a section of `bench_lib.page` out of what was compared."""

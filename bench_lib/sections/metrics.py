@@ -1,0 +1,80 @@
+"""What each family asks, each metric times and each quantity counts: one line each, for every page."""
+
+from collections.abc import Iterable
+
+from bench_lib.model import CaseChange
+from bench_lib.replicates import SECONDS
+
+FAMILIES = {
+    "launch": "what one small kernel costs to launch",
+    "ladder": "the same launch through several CUDA runtimes in one process",
+    "canary": "has the machine changed? No software upgrade should move these",
+    "amp_conv": "convolutions and training steps in fp32, TF32, fp16 and bf16",
+    "cudnn_selection": "what cudnn.benchmark gains and costs, and which kernels run",
+    "unified_memory": "page migration by faults, prefetch and advice beside plain copies",
+    "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
+}
+METRICS = {
+    "submit": "host time of the call that starts the work, with the queue far from full",
+    "launch_sync": "the call and the wait until the GPU has done the work",
+    "period": "device time per launch of many queued ones, so that nothing waits for the host",
+    "first": "the first launch of a fresh process, its context already created",
+    "init": "what a fresh process does before its first launch: loading the library and the kernel",
+    "instantiate": "making an executable graph from a graph",
+    "total": "launching a whole graph and waiting for its end",
+    "time": "the duration of one call of the case",
+    "step": "one training step (forward, backward, optimizer), or one batch of inference",
+    "forward": "of a training step, the forward pass and the loss",
+    "backward": "of a training step, the backward pass",
+    "optimizer": "of a training step, the optimizer's update",
+    "first_cold": "the first step of a fresh process whose compile caches are empty",
+    "first_warm": "the first step of a fresh process with the caches that a cold one left",
+    "tuning": "the one call in which an algorithm is chosen: with tuning, all are tried in it",
+    "first_walk": "batches of changing size, each size for the first time",
+    "second_walk": "the same batches again, every size known",
+    "exchange": "of a step, what it takes longer than its passes over weights that are already there",
+    "fault": "one page fault of the GPU: what a hop more costs in a dependent chain of faults",
+    "hop": "one access of a dependent chain of reads",
+    "alloc": "one allocation",
+    "free": "one release of an allocation",
+    "cudnn_selection/first": "the first call of a fresh process, after a convolution of another shape",
+    "unified_memory/step": "moving all weights to the GPU, its pass over them, back, and the CPU's pass",
+    "unified_memory/time": "from the call until all bytes are there",
+}
+
+QUANTITIES = {
+    "peak_nbytes": "bytes of GPU memory that tensors held at most",
+    "peak_reserved_nbytes": "bytes of GPU memory that torch's allocator held at most",
+    "workspace_nbytes": "bytes of scratch memory that the chosen algorithm asked for",
+    "relative_error": "error of the result against one in fp64, relative to its size",
+    "output_relative_error": "error of the output against the same step in fp32, relative to its size",
+    "gradient_relative_error": "error of the gradients against the same step in fp32, relative to their size",
+    "final_loss": "loss after the last step",
+    "accuracy": "share of the test images that are told right, from 0 to 1",
+    "compile_seconds": "what the first step took longer than eager's",
+    "payback_steps": "steps until the compiled ones have made up for that",
+    "payback_batches": "batches until tuned convolutions have made up for their tuning",
+    "cycles_a_hop": "SM cycles of one access of a dependent chain of reads",
+}
+_OWN = "defined in the family's benchmark file"
+
+
+def metric_text(family: str, metric: str) -> str:
+    """What a metric is, in one line."""
+    return METRICS.get(f"{family}/{metric}", METRICS.get(metric, _OWN))
+
+
+def quantity_meaning(name: str) -> str:
+    """What a quantity is, in one line."""
+    return QUANTITIES.get(name, _OWN)
+
+
+def definitions(rows: Iterable[CaseChange]) -> list[tuple[str, str]]:
+    """Every metric and quantity among these rows by name, each with its line."""
+    found = {
+        (row.metric, metric_text(row.family, row.metric))
+        if row.unit == SECONDS
+        else (row.unit, quantity_meaning(row.unit))
+        for row in rows
+    }
+    return sorted(found)
