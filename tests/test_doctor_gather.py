@@ -16,6 +16,7 @@ from bench_lib.doctor.snapshot import GIB, Snapshot
 from bench_lib.errors import UsageError
 from bench_lib.stacks import HERE, StackEntry
 
+SOON_SECONDS = 4.0  # until a child that hangs is ended; the others are asked with time to spare
 TORCH = """
 __version__ = "2.6.0+cu124"
 from types import SimpleNamespace
@@ -50,10 +51,6 @@ def found(snapshot: Snapshot, name: str):
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (
-            "import time\ntime.sleep(100)",
-            ["did not answer within 2 s while importing torch", "__init__.py:2)"],
-        ),
         ("import ctypes\nctypes.string_at(0)", ["was ended by SIGSEGV while importing torch (at"]),
         ("import os\nos.abort()", ["was ended by SIGABRT"]),
         ("import os\nos._exit(3)", ["ended with 3: it said nothing while importing torch"]),
@@ -67,9 +64,7 @@ def found(snapshot: Snapshot, name: str):
 )
 def test_a_torch_that_breaks_breaks_nothing_else(torch_is, source, told):
     torch_is(source)
-    begin = time.monotonic()
-    snapshot = gather.snapshot(HERE, timeout_seconds=2.0)
-    assert time.monotonic() - begin < 10
+    snapshot = gather.snapshot(HERE, timeout_seconds=30.0)
     finding = found(snapshot, "torch-import")
     assert finding.state is State.FAIL
     for words in told:
@@ -78,14 +73,26 @@ def test_a_torch_that_breaks_breaks_nothing_else(torch_is, source, told):
     assert snapshot.python.distributions
 
 
+def test_a_torch_that_hangs_is_ended_in_time(torch_is):
+    torch_is("import time\ntime.sleep(100)")
+    begin = time.monotonic()
+    finding = found(gather.snapshot(HERE, timeout_seconds=SOON_SECONDS), "torch-import")
+    assert time.monotonic() - begin < SOON_SECONDS + 4
+    assert finding.state is State.FAIL
+    assert f"did not answer within {SOON_SECONDS:g} s while importing torch (at" in finding.sentence
+    assert "__init__.py:2)" in finding.sentence
+
+
 def test_what_a_child_leaves_running_is_ended(torch_is, tmp_path):
     torch_is(
-        f"import os, time\nif os.fork() == 0:\n    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
-        f"    time.sleep(100)\nwhile not os.path.exists({str(tmp_path / 'pid')!r}): time.sleep(0.01)\n"
-        "time.sleep(0.1)\nos._exit(0)"
+        "import os, time\n"
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(100)\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child))\n"
+        "os._exit(0)"
     )
     gather.snapshot(HERE, timeout_seconds=20.0)
-    pid = int((tmp_path / "pid").read_text())
+    pid = (tmp_path / "pid").read_text()
     state = Path(f"/proc/{pid}/stat")
     deadline = time.monotonic() + 5
     while state.exists() and state.read_text().split()[2] != "Z" and time.monotonic() < deadline:
@@ -116,7 +123,7 @@ def test_on_a_gpu_machine(torch_is, fake_cuda, monkeypatch):
         ({"FAKE_CUDA_INIT_ERROR": "999"}, "reload nvidia_uvm"),
         (
             {"FAKE_CUDA_INIT_ERROR": "hang"},
-            "did not answer within 2 s while starting the CUDA driver (cuInit)",
+            "did not answer within 4 s while starting the CUDA driver (cuInit)",
         ),
         ({"FAKE_CUDA_INIT_ERROR": "abort"}, "was ended by SIGABRT while starting the CUDA driver (cuInit)"),
     ],
@@ -125,7 +132,8 @@ def test_a_driver_that_does_not_start(torch_is, fake_cuda, monkeypatch, variable
     for name, value in {**fake_cuda, **variables}.items():
         monkeypatch.setenv(name, value)
     torch_is(TORCH)
-    finding = found(gather.snapshot(HERE, timeout_seconds=2.0), "driver-starts")
+    seconds = SOON_SECONDS if "hang" in variables.values() else 30.0
+    finding = found(gather.snapshot(HERE, timeout_seconds=seconds), "driver-starts")
     assert finding.state is State.FAIL
     assert told in finding.sentence
 
@@ -142,7 +150,7 @@ def test_this_machine():
 def test_a_stack_that_was_not_created_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     entry = StackEntry("cudart-11.8", "cudart", ("nvidia-cuda-runtime-cu11==11.8.89",), {"cudart": "11.8"})
-    with pytest.raises(UsageError, match="cuda-gains stacks create cudart-11.8"):
+    with pytest.raises(UsageError, match=r"cuda-gains stacks create cudart-11\.8"):
         gather.snapshot(entry)
 
 
@@ -324,47 +332,35 @@ def test_conda_packages_and_distributions(tmp_path):
     assert "rich" not in names
 
 
-class MadeUpNvml:
-    """What NVML tells of one GPU in a fabric; getters that it lacks raise AttributeError."""
+class Failed(Exception):
+    pass
 
-    class NVMLError(Exception):
-        pass
 
-    class c_nvmlGpuFabricInfo_t:  # noqa: N801
-        state, status = 0, 0
+def made_up_nvml(state: int, status: int) -> SimpleNamespace:
+    """What NVML tells of one GPU in a fabric, and of a second that is lost; it has no other getters."""
 
-    def __init__(self, state: int, status: int = 0) -> None:
-        self.state, self.status = state, status
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlDeviceGetCount(self):
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index):
+    def by_index(index):
         if index:
-            raise self.NVMLError("lost")
+            raise Failed("lost")
         return "handle"
 
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        return "handle"
-
-    def nvmlDeviceGetUUID(self, handle):
-        return "GPU-1"
-
-    def nvmlDeviceGetMemoryInfo(self, handle):
-        return SimpleNamespace(free=1, total=2)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle):
-        return [SimpleNamespace(pid=7)]
-
-    def nvmlDeviceGetPersistenceMode(self, handle):
+    def fabric(handle, info):
+        info.state, info.status = state, status
         return 0
 
-    def nvmlDeviceGetGpuFabricInfo(self, handle, info):
-        info.state, info.status = self.state, self.status
-        return 0
+    return SimpleNamespace(
+        NVMLError=Failed,
+        c_nvmlGpuFabricInfo_t=lambda: SimpleNamespace(state=0, status=0),
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=by_index,
+        nvmlDeviceGetHandleByUUID=lambda uuid: "handle",
+        nvmlDeviceGetUUID=lambda handle: "GPU-1",
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=1, total=2),
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=7)],
+        nvmlDeviceGetPersistenceMode=lambda handle: 0,
+        nvmlDeviceGetGpuFabricInfo=fabric,
+    )
 
 
 @pytest.mark.parametrize(
@@ -379,7 +375,7 @@ class MadeUpNvml:
     ],
 )
 def test_what_nvml_tells(state, status, fabric):
-    (gpu,) = inside_nvml.described(MadeUpNvml(state, status))
+    (gpu,) = inside_nvml.described(made_up_nvml(state, status))
     assert gpu["fabric"] == fabric
     assert gpu["settings"] == {"persistence": "off"}
     assert (gpu["processes"], gpu["free_nbytes"], gpu["total_nbytes"]) == ([7], 1, 2)

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 def ask(environment: Environment, module: str, *arguments: str, timeout_seconds: float) -> Answer:
     """Run `python -m MODULE SECONDS ARGUMENTS` in an environment. Never raises, never waits longer."""
-    given = str(0.8 * timeout_seconds)  # it tells where it hangs before it is ended
+    given = str(0.5 * timeout_seconds)  # it tells where it hangs before it is ended
     command = [environment.python, "-P", "-m", module, given, *arguments]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
