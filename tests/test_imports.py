@@ -74,7 +74,7 @@ READING = [
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
     "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
     "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",
-    "html.shipped", "formats", "formats.openmetrics", "formats.junit",
+    "html.shipped", "formats", "formats.openmetrics", "formats.junit", "formats.showing",
 ]
 # fmt: on
 COMMANDS = [

@@ -1,0 +1,71 @@
+"""What `ddp_step` and `fsdp_step` share: parameters by device, and one measurement a network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench_lib.model import Policy
+from bench_lib.precision import Precision
+from bench_lib.ranks.group import Ranks
+from bench_lib.ranks_steps import measuring, trainer
+from bench_lib.ranks_steps.measuring import Key, Outcome, metrics
+from bench_lib.ranks_steps.networks import RESNET50, SMALL, TRANSFORMER, Setup
+
+if TYPE_CHECKING:
+    import pytest
+
+    from bench_lib.bench import Bench
+    from bench_lib.ranks.world import World
+
+BATCHES = {"cuda": {RESNET50: 64, TRANSFORMER: 16}, "cpu": {SMALL: 4}}  # of a rank
+BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured of one set-up, over which ranks."""
+
+    outcomes: Mapping[Key, Outcome]
+    ranks: int
+    interconnect: str
+    facts: Mapping[str, str]
+
+    def record(self, bench: "Bench", strategy: str, metric: str) -> None:
+        """Give a case its series; raises what it ended with otherwise."""
+        bench.over(self.ranks, self.interconnect)
+        for name, text in self.facts.items():
+            bench.fact(name, text)
+        outcome = self.outcomes[strategy, metric]
+        if isinstance(outcome, Exception):
+            raise outcome
+        bench.record(outcome)
+
+
+def for_device(
+    metafunc: "pytest.Metafunc", strategies: Sequence[str], precisions: Mapping[str, Precision]
+) -> None:
+    """Parametrize with networks, batches and precision of the device, and each strategy's metrics."""
+    plugin: Any = metafunc.config.pluginmanager.get_plugin("cuda-gains")
+    device = plugin.target.device
+    metafunc.parametrize(("network", "batch"), list(BATCHES[device].items()))
+    metafunc.parametrize("precision", [str(precisions[device])])
+    metafunc.parametrize(("strategy", "metric"), [key for one in strategies for key in metrics(one)])
+
+
+def selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:
+    """The strategies of the cases that run in this file; the others need not be measured."""
+    own = [item for item in request.session.items if item.path == request.path]
+    params = (item.callspec.params for item in own if hasattr(item, "callspec"))
+    return tuple(dict.fromkeys(one["strategy"] for one in params))
+
+
+def measure(
+    world: "World", device: str, setup: Setup, strategies: Sequence[str], policy: Policy, seed: int
+) -> Found:
+    """Every strategy over the ranks of this run, in turns. Raises Unavailable where there can be none."""
+    size = world.size(device)
+    with Ranks(world, trainer.make, setup, size=size, device=device, backend=BACKENDS[device]) as ranks:
+        ranks.start()
+        outcomes = measuring.measure(ranks, setup, strategies, policy, seed)
+        facts = {"topology": ranks.topology, "backend": BACKENDS[device]}
+        return Found(outcomes, size, ranks.interconnect, facts)
