@@ -43,8 +43,8 @@ class Place:
             filesystem, root = url_to_fs(address.url)
         except ImportError as error:
             raise UsageError(
-                f"{address.option} needs a package that is not installed ({_why(error)}); install the extra "
-                f"with pip install 'cuda-gains[remote]'{_more(scheme)}"
+                f"{address.option} needs a package that is not installed ({_why(error)}): "
+                f"pip install 'cuda-gains[remote]'{' gcsfs' if scheme in ('gs', 'gcs') else ''}"
             ) from None
         except Exception as error:
             raise UsageError(f"{address.option} cannot be used ({_why(error)}); name another place") from None
@@ -142,10 +142,6 @@ class Place:
             raise Unreachable(
                 f"{self} cannot {what} ({_why(error)}); check the address, the network and the credentials"
             ) from None
-
-
-def _more(scheme: str) -> str:
-    return " and gcsfs" if scheme in ("gs", "gcs") else ""
 
 
 def _temporary(target: str) -> str:
