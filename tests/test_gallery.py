@@ -13,6 +13,7 @@ from bench_lib.compare import compare
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
 from bench_lib.page import Chart
+from bench_lib.sections import metrics
 
 SETUP = {"mode": "train", "batch": 128, "precision": "bf16", "layout": "nchw", "metric": "step"}
 COMPILED = [
@@ -78,7 +79,7 @@ def test_without_its_data_a_chart_is_refused_in_a_sentence(tmp_path, name):
 def test_a_report_shows_the_charts_of_the_families_that_were_measured(results, tmp_path):
     a, b = (sides.resolve(name, "two", results) for name in ("old", "new"))
     whole = store.load(results, ["two"])
-    made = report.sections(compare(a, b), sides.joined(a, b), whole)
+    made = report.sections(report.Subject(compare(a, b), sides.joined(a, b), whole))
     charts = {
         str(section.title): [block.name for block in section.blocks if isinstance(block, Chart)]
         for section in made
@@ -93,7 +94,7 @@ def test_a_report_shows_the_charts_of_the_families_that_were_measured(results, t
 
 
 @pytest.mark.parametrize(
-    ("family", "metrics"),
+    ("family", "words"),
     [
         ("amp_conv", "time step"),
         ("cudnn_selection", "time tuning first first_walk second_walk"),
@@ -101,13 +102,13 @@ def test_a_report_shows_the_charts_of_the_families_that_were_measured(results, t
         ("compile_resnet50", "step forward backward optimizer first_cold first_warm"),
     ],
 )
-def test_every_metric_is_defined_where_its_family_means_something_else_too(family, metrics):
-    found = [report.metric_text(family, metric) for metric in metrics.split()]
+def test_every_metric_is_defined_where_its_family_means_something_else_too(family, words):
+    found = [metrics.metric_text(family, metric) for metric in words.split()]
     assert "defined in the family's benchmark file" not in found
     assert len(set(found)) == len(found)
 
 
 def test_a_metric_means_what_its_family_means():
-    assert "another shape" in report.metric_text("cudnn_selection", "first")
-    assert "launch" in report.metric_text("launch", "first")
-    assert report.metric_text("mine", "unheard") == "defined in the family's benchmark file"
+    assert "another shape" in metrics.metric_text("cudnn_selection", "first")
+    assert "launch" in metrics.metric_text("launch", "first")
+    assert metrics.metric_text("mine", "unheard") == "defined in the family's benchmark file"

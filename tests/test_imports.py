@@ -70,7 +70,7 @@ READING = [
     "bridge_chart", "bridge_page", "losses",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery", "asked",
     "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",
-    "claims.judging", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
+    "claims.judging", "claims.derived", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
     "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
     "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",

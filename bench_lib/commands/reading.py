@@ -16,6 +16,8 @@ class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
     MD = "md"
+    OPENMETRICS = "openmetrics"
+    JUNIT = "junit"
 
 
 class CalibrateFormat(StrEnum):
@@ -72,19 +74,17 @@ def compare(
     check: Check = None,
 ) -> None:
     """Compare two sides case by case: what differs, the canaries, each case. More sides: step by step."""
-    from bench_lib import asked, bridge_page, render
+    from bench_lib import asked
+    from bench_lib.formats import showing
 
     folder = _folder(results, sides, campaign, contrast, check)
     if len(sides or ()) > 2 and contrast is None:
-        found, _ = asked.bridged(sides or (), campaign, folder, check)
-        comparison = found.whole
-        bridge_page.show(found, output)
+        bridge, _ = asked.bridged(sides or (), campaign, folder, check)
+        comparison = bridge.whole
+        showing.show(bridge, output)
     else:
         comparison, _ = asked.compared(sides or (), campaign, folder, contrast)
-        if output is Format.TABLE:
-            render.text(comparison)
-        else:
-            typer.echo(getattr(render, {"md": "markdown"}.get(output, output))(comparison), nl=False)
+        showing.show(comparison, output)
     changes = {str(row.change) for row in comparison.cases}
     if changes & set(fail_on or ()):
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Campaign, Check, Contrast, Results, Sides
+from bench_lib.commands.words import Address, Campaign, Check, Contrast, Sides
 
 
 def report(
@@ -17,7 +17,7 @@ def report(
         ),
     ] = Path("report"),
     campaign: Campaign = None,
-    results: Results = Path("results"),
+    results: Address = "results",
     contrast: Contrast = None,
     check: Check = None,
     all_listed: Annotated[
@@ -26,12 +26,15 @@ def report(
     ] = False,
 ) -> None:
     """Write a comparison, or a bridge, as one HTML file, or as Markdown with charts into a folder."""
+    from bench_lib import asked
     from bench_lib import report as reports
     from bench_lib.html import asking, shipped
+    from bench_lib.places import reading
 
     if all_listed:
         shipped.only_all(sides, campaign, contrast, check)
-        typer.echo(shipped.write(results, out, lambda line: typer.echo(line, err=True)))
+        typer.echo(shipped.write(reading.whole(results), out, lambda line: typer.echo(line, err=True)))
         return
-    subject = asking.reported(sides or (), campaign, results, contrast, check)
+    folder = reading.folder(results, *asked.campaigns(sides or (), campaign, contrast, check))
+    subject = asking.reported(sides or (), campaign, folder, contrast, check)
     typer.echo(reports.write(subject, out))
