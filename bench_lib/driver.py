@@ -44,6 +44,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventCreate": (c_void_p, c_uint), "cuEventRecord": (c_void_p, c_void_p),
     "cuEventSynchronize": (c_void_p,), "cuEventElapsedTime": (c_void_p, c_void_p, c_void_p),
     "cuMemAlloc_v2": (c_void_p, c_size_t), "cuMemFree_v2": (c_void_p,),
+    "cuMemGetInfo_v2": (c_void_p, c_void_p),
     "cuMemHostAlloc": (c_void_p, c_size_t, c_uint), "cuMemFreeHost": (c_void_p,),
     "cuMemHostGetDevicePointer_v2": (c_void_p, c_void_p, c_uint),
     "cuMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_void_p),
@@ -257,6 +258,12 @@ class Context:
     def free(self, pointer: int) -> None:
         """Give device memory back."""
         self.driver.call("cuMemFree_v2", pointer)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes of device memory: (free, in all); others on the device count as used."""
+        free, total = c_size_t(), c_size_t()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
 
     def host_alloc(self, nbytes: int) -> tuple[int, int]:
         """New pinned host memory that the device sees too: (host address, device address)."""

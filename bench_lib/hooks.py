@@ -135,9 +135,11 @@ class Hooks:
 
     def _begin(self, cases: list[pytest.Item]) -> None:
         from bench_lib import bench_json
+        from bench_lib.faults.surroundings import Surroundings
 
         self.run.begin(len(cases))
         self.active = True
+        self.config.pluginmanager.register(Surroundings(self.config, self.run, self._say))
         self._cases = {item.nodeid for item in cases}
         for item in cases:
             case = selection.case_of(item)
@@ -271,13 +273,13 @@ class Hooks:
         try:
             if self.active:
                 self._keep(session, lambda: self.run.end(int(session.exitstatus)))
+                self._keep(session, self.run.put)
             with warnings.catch_warnings():
                 if self._ours:  # pytest-benchmark warns when no case was measured; our report says so
                     warnings.filterwarnings("ignore", "Not saving anything")
                 result = yield
             if self.active and self.options.json is not None and not self._json_written:
                 self._keep(session, self._write_empty_json)
-                self._keep(session, self.run.put)
         except OSError as error:  # of pytest-benchmark's own file
             self._failed(session, error)
             return None

@@ -92,10 +92,10 @@ def in_precision(torch: Any, precision: Precision, device: str) -> Iterator[InEf
     Every precision but TF32 runs its fp32 operators in IEEE. Autocast itself is not entered: wrap
     the work in `autocast()`. Raises UsageError when what is in effect is not what was asked for.
     """
-    found = _Flags.read(torch)
+    found = Flags.read(torch)
     wanted = _TF32 if precision is Precision.TF32 else _IEEE
     try:
-        _Flags.of(wanted, found).write(torch)
+        Flags.of(wanted, found).write(torch)
         effect = _effect(torch, precision)
         _check(torch, precision, wanted, effect, device)
         yield effect
@@ -125,7 +125,7 @@ def grad_scaler(torch: Any, precision: Precision, device: str) -> Any:
 
 
 @dataclass(frozen=True)
-class _Flags:
+class Flags:
     """Torch's flags: the older ones (None: not there, or unreadable after mixing) and the newer."""
 
     has_older: bool
@@ -134,13 +134,14 @@ class _Flags:
     newer: dict[str, str]
 
     @classmethod
-    def read(cls, torch: Any) -> "_Flags":
+    def read(cls, torch: Any) -> "Flags":
+        """The flags as they are now."""
         matmul = _quiet(torch.get_float32_matmul_precision) if _has_older(torch) else None
         cudnn = _quiet(lambda: torch.backends.cudnn.allow_tf32) if _has_older(torch) else None
         return cls(_has_older(torch), matmul, cudnn, _newer(torch))
 
     @classmethod
-    def of(cls, wanted: str, found: "_Flags") -> "_Flags":
+    def of(cls, wanted: str, found: "Flags") -> "Flags":
         """The flags that say `wanted`; the CPU's own are only ever lowered to IEEE."""
         newer = {n: wanted for n in found.newer if wanted == _IEEE or not n.startswith("mkldnn")}
         return cls(found.has_older, "high" if wanted == _TF32 else "highest", wanted == _TF32, newer)
@@ -196,7 +197,7 @@ def _effect(torch: Any, precision: Precision) -> InEffect:
         named = {name: _IEEE if value == _NONE else value for name, value in newer.items()}
         matmul, convolution = named.get("cuda.matmul", "unknown"), named.get("cudnn.conv", "unknown")
     else:
-        flags = _Flags.read(torch)
+        flags = Flags.read(torch)
         matmul = _IEEE if flags.matmul == "highest" else _TF32
         convolution = _TF32 if flags.cudnn else _IEEE
     cast = precision.half if precision.autocast else "off"

@@ -237,6 +237,11 @@ class Run:
             self._open.case(measurement, self.options.policy.name)
         return measurement
 
+    def note(self, nodeid: str, text: str) -> None:
+        """What was seen after a case had ended is one more of its warnings. Raises OSError."""
+        if self._journal is not None:
+            self._journal.note(nodeid, text)
+
     def ok(self) -> set[str]:
         """Node ids of the cases that ended well."""
         return {nodeid for nodeid, (status, _) in self.statuses.items() if status is Status.OK}

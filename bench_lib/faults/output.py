@@ -2,8 +2,14 @@
 
 import contextlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from bench_lib.errors import CudaGainsError
+
+PRINTED_NBYTES = 64 << 20  # by one case
 LOG_NBYTES = 64 << 20  # a log that has grown beyond this is cut ...
 _KEPT_NBYTES = 1 << 20  # ... to its beginning
 _SHOWN = 20_000  # characters at each end of what a report repeats
@@ -22,3 +28,36 @@ def shortened(text: str) -> str:
     if left_out <= 0:
         return text
     return f"{text[:_SHOWN]}\n... {left_out} characters are left out ...\n{text[-_SHOWN:]}"
+
+
+@contextlib.contextmanager
+def bounded(nbytes: int = PRINTED_NBYTES) -> Iterator[None]:
+    """Inside, what Python code prints to stdout or stderr has an end: CudaGainsError beyond it."""
+    bounds = [_Bound(stream, nbytes) for stream in {id(s): s for s in (sys.stdout, sys.stderr)}.values()]
+    try:
+        yield
+    finally:
+        for bound in bounds:
+            bound.release()
+
+
+class _Bound:
+    """The `write` of a stream, until so much has been written."""
+
+    def __init__(self, stream: Any, nbytes: int) -> None:
+        self._stream, self._left, self._nbytes = stream, nbytes, nbytes
+        self._write = stream.write
+        with contextlib.suppress(AttributeError, TypeError):  # a stream that cannot be wrapped stays
+            stream.write = self._counted
+
+    def _counted(self, text: str) -> Any:
+        self._left -= len(text)
+        if self._left < 0:
+            raise CudaGainsError(
+                f"it printed more than {self._nbytes >> 20} MiB; print less, a case is measured and not read"
+            )
+        return self._write(text)
+
+    def release(self) -> None:
+        with contextlib.suppress(AttributeError):
+            del self._stream.write

@@ -23,6 +23,7 @@
  *   FAKE_CUDA_CRASH_LAUNCH_AFTER=n  the process aborts at the launch after n
  */
 #define _GNU_SOURCE
+#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -447,25 +448,30 @@ Status cuEventElapsedTime(float *milliseconds, Event *start, Event *end) {
 
 /* ---- memory ---- */
 
+static size_t in_use;
+
 Status cuMemAlloc_v2(u64 *pointer, size_t nbytes) {
     CONTEXT;
     if (!nbytes) return INVALID_VALUE;
     if ((long long)nbytes > setting("FAKE_CUDA_TOTAL_NBYTES", 1LL << 30)) return OUT_OF_MEMORY;
     void *memory = aligned_alloc(256, (nbytes + 255) / 256 * 256);
     *pointer = (u64)(uintptr_t)memory;
+    in_use += memory ? malloc_usable_size(memory) : 0;
     return memory ? OK : OUT_OF_MEMORY;
 }
 
 Status cuMemFree_v2(u64 pointer) {
     CONTEXT;
     for (Stream *s = streams; s; s = s->next) wait_stream(s); /* the real one waits too */
+    in_use -= pointer ? malloc_usable_size((void *)(uintptr_t)pointer) : 0;
     free((void *)(uintptr_t)pointer);
     return OK;
 }
 
 Status cuMemGetInfo_v2(size_t *unused, size_t *total) {
     CONTEXT;
-    *unused = *total = (size_t)setting("FAKE_CUDA_TOTAL_NBYTES", 1LL << 30);
+    *total = (size_t)setting("FAKE_CUDA_TOTAL_NBYTES", 1LL << 30);
+    *unused = *total > in_use ? *total - in_use : 0;
     return OK;
 }
 
