@@ -51,26 +51,36 @@ def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
 
 
 def _selections(claim: Claim, measured: Measured) -> Iterator[_Selection]:
-    if claim.effect is Effect.VALUE:
-        for arm in measured.stacks:
-            if arm.holds(claim.inside) and selecting.any_selected(arm.cases, claim):
-                yield from _of_values(claim, arm)
-        return
     if claim.baseline:
         for found in measured.pairs(claim.baseline, claim.candidate):
-            yield from _of_comparison(claim, found)
+            if all(_usable(claim, arm) for arm in found.arms):
+                yield from _of_comparison(claim, found)
     for arm in measured.stacks:
+        if not arm.holds(claim.inside):
+            continue
+        if claim.effect is Effect.VALUE and _usable(claim, arm):
+            yield from _of_values(claim, arm)
         for asked in claim.contrasts:
-            if arm.holds(claim.inside) and _has_both(claim, arm, asked):
-                try:
-                    yield from _of_comparison(claim, measured.contrast(arm, asked), asked)
-                except UsageError:  # the two values were never measured with the same other parameters
-                    continue
+            if _usable(claim, arm, asked.parameter) and _has_both(claim, arm, asked):
+                yield from _contrasted(claim, measured, arm, asked)
+
+
+def _usable(claim: Claim, arm: Arm, ignoring: str = "") -> bool:
+    """Whether what an arm measured of a claim was measured where the claim says: on GPUs, on so many."""
+    return (arm.on_gpu or not claim.on_gpu) and selecting.measured(arm.cases, claim, ignoring)
 
 
 def _has_both(claim: Claim, arm: Arm, asked: Contrast) -> bool:
     there = selecting.values_of(arm.cases, claim, asked.parameter)
     return {asked.baseline, asked.candidate} <= there
+
+
+def _contrasted(claim: Claim, measured: Measured, arm: Arm, asked: Contrast) -> Iterator[_Selection]:
+    try:
+        found = measured.contrast(arm, asked)
+    except UsageError:  # the two values were never measured with the same other parameters
+        return
+    yield from _of_comparison(claim, found, asked)
 
 
 def _of_comparison(claim: Claim, found: Compared, asked: Contrast | None = None) -> Iterator[_Selection]:

@@ -25,10 +25,19 @@ class Arm:
     held: Mapping[str, frozenset[str]]  # dotted key -> the values of its runs
 
     @cached_property
-    def cases(self) -> frozenset[CaseKey]:
-        """Family, op and parameters of everything that was measured."""
-        names = self.side.data.cases[["family", "op", "params"]]
-        return frozenset(names.itertuples(index=False, name=None))
+    def cases(self) -> Mapping[CaseKey, int]:
+        """Family, op and parameters of everything that was measured, and with how many ranks at least."""
+        found: dict[CaseKey, int] = {}
+        columns = ["family", "op", "params", "world_size"]
+        for family, op, params, ranks in self.side.data.cases[columns].itertuples(index=False):
+            key, known = (family, op, params), int(ranks if ranks == ranks else 1)
+            found[key] = min(known, found.get(key, known))
+        return found
+
+    @cached_property
+    def on_gpu(self) -> bool:
+        """Whether all of its runs measured on a GPU."""
+        return bool((self.side.data.runs["device"] == "cuda").all())
 
     @cached_property
     def replicates(self) -> Replicates:

@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bench_lib import stats
+from bench_lib.claims import derived
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Scope
 from bench_lib.model import CaseChange, Change, Comparison
-from bench_lib.rates import peak_teraflops
 from bench_lib.replicates import SECONDS, Replicates, params_of
 from bench_lib.store import Data
-
-PEAK_SHARE = "peak_share"  # a unit that is derived: FLOP/s of a case over the peak of its precision
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
 
@@ -41,9 +39,14 @@ def selected(claim: Claim, family: str, op: str, params: Mapping[str, Any], igno
     return any(matches(scope, family, op, params, ignoring) for scope in claim.cases)
 
 
-def any_selected(held: Iterable[CaseKey], claim: Claim) -> bool:
-    """Whether a claim selects any of these cases."""
-    return any(selected(claim, family, op, params_of(text)) for family, op, text in held)
+def measured(held: Mapping[CaseKey, int], claim: Claim, ignoring: str = "") -> bool:
+    """Whether a claim selects any of these cases, and each that it does was measured with ranks enough."""
+    own = [
+        ranks
+        for (family, op, text), ranks in held.items()
+        if selected(claim, family, op, params_of(text), ignoring)
+    ]
+    return bool(own) and min(own) >= claim.ranks
 
 
 def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]:
@@ -81,8 +84,8 @@ def group_of(claim: Claim, family: str, op: str, params: Mapping[str, Any]) -> s
 
 def of_values(claim: Claim, data: Data, found: Replicates) -> dict[str, list[CaseValues]]:
     """The values themselves of the selected cases, a value a run, by group; for claims about a value."""
-    values = _shares(data, found.values) if claim.unit == PEAK_SHARE else found.values
-    own = values[(values["unit"] == claim.unit) & (values["value"] > 0)]
+    values = derived.values(claim.unit, data, found.values)
+    own = values[values["value"] > 0]
     groups: dict[str, list[CaseValues]] = {}
     for (case_id, family, op, text), rows in own.groupby(["case_id", "family", "op", "params"], sort=False):
         params = params_of(str(text))
@@ -101,15 +104,3 @@ def _case_of_runs(case_id: str, rows: pd.DataFrame) -> CaseValues:
     return CaseValues(
         case_id, tuple(np.log(own["value"])), tuple(own["run_id"]), floor, float(own["margin"].max())
     )
-
-
-def _shares(data: Data, values: pd.DataFrame) -> pd.DataFrame:
-    """Times as shares of the device's peak at the case's precision, where FLOP and peak are known."""
-    counted = data.cases.loc[data.cases["flop"].fillna(0) > 0, ["run_id", "case_id", "flop"]]
-    times = values[values["unit"] == SECONDS].merge(counted, on=["run_id", "case_id"])
-    peaks = [
-        peak_teraflops(gpu, str(params_of(text).get("precision", "")))
-        for gpu, text in times[["gpu_name", "params"]].itertuples(index=False)
-    ]
-    share = times["flop"] / times["value"] / 1e12 / pd.Series(peaks, index=times.index, dtype=float)
-    return times.assign(unit=PEAK_SHARE, value=share, step=np.nan)

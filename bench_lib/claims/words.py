@@ -99,6 +99,17 @@ class Claim:
     record_says: str = OPEN  # supported, refuted, mixed or open
 
     @property
+    def ranks(self) -> int:
+        """How many ranks its cases must have been measured with at least."""
+        number = self.needs.partition(" ")[0]
+        return int(number) if number.isdigit() else 1
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether only cases that were measured on a GPU count."""
+        return self.needs != "no GPU"
+
+    @property
     def families(self) -> tuple[str, ...]:
         """The families its cases are of."""
         return tuple(dict.fromkeys(scope.family for scope in self.cases))
