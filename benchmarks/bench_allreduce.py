@@ -42,23 +42,27 @@ ON_CPU = ("torch", "gloo", "in", "call")
 NAMES = "api,backend,place,launch,dtype,nbytes"
 
 
-def grid() -> Iterator[Any]:
+def grid() -> list[Any]:
     """Every case of all_reduce, with what makes it one of --quick or of --full."""
+    cases = []
     for form in (TORCH, NATIVE, REPLAY, OUT, OUT_REPLAY, ON_CPU):
         for dtype in ("fp32", "bf16"):
             for nbytes in GLOO if form is ON_CPU else SIZES + BIG:
                 full = nbytes in BIG or form is OUT_REPLAY or (form is OUT and dtype == "bf16")
                 core = nbytes in CORE and dtype == "fp32" and form is not OUT_REPLAY
                 marks = [pytest.mark.full] * full + [pytest.mark.core] * core
-                yield pytest.param(*form, dtype, nbytes, marks=marks)
+                cases.append(pytest.param(*form, dtype, nbytes, marks=marks))
+    return cases
 
 
-def other_grid() -> Iterator[Any]:
+def other_grid() -> list[Any]:
     """The cases of another collective, all of --full; torch's are out of place where they share."""
-    for form in (TORCH, NATIVE, OUT, ON_CPU):
-        for dtype in ("fp32", "bf16"):
-            for nbytes in GLOO if form is ON_CPU else OTHERS:
-                yield pytest.param(*form, dtype, nbytes)
+    return [
+        pytest.param(*form, dtype, nbytes)
+        for form in (TORCH, NATIVE, OUT, ON_CPU)
+        for dtype in ("fp32", "bf16")
+        for nbytes in (GLOO if form is ON_CPU else OTHERS)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -86,24 +90,31 @@ def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iter
     from bench_lib.collectives.sweep import Group, compiled, loaded
 
     made: list[Group] = []
-    largest = max(GLOO), max(SIZES)
 
     @cache
     def get(api: str, backend: str) -> Group:
         if api == "torch":
             need_torch(stack, backend)
             device = "cpu" if backend == "gloo" else "cuda"
-            made.append(Group(world, device, backend, largest_nbytes=largest[device == "cuda"]))
+            made.append(Group(world, device, backend, largest_nbytes=largest(request, api, backend)))
         else:
             one = loaded(library())
             if world.size("cuda") > 1:
                 compiled(world, one)
-            made.append(Group(world, "cuda", libraries=(one,), largest_nbytes=max(SIZES)))
+            made.append(Group(world, "cuda", "", (one,), largest(request, api, backend)))
         return made[-1]
 
     yield get
     for group in made:
         group.ranks.close()
+
+
+def largest(request: pytest.FixtureRequest, api: str, backend: str) -> int:
+    """The largest size that the selected cases of an API have; of those that all memories hold."""
+    cases = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    of_api = [case.params for case in cases if case and case.params.get("api") == api]
+    found = [one["nbytes"] for one in of_api if one["backend"] == backend and "nbytes" in one]
+    return max((nbytes for nbytes in found if nbytes not in BIG), default=8)
 
 
 def need_torch(stack: Any, backend: str) -> None:

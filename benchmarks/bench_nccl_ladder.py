@@ -8,7 +8,7 @@ baseline's file. One rank is enough to see that it works; it moves nothing betwe
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,9 +37,9 @@ def at_hand(wheels: Path | None, given: list[str]) -> dict[str, Callable[[], Pat
     from bench_lib.nccl import found
     from bench_lib.stacks import HERE
 
+    entries = found.at_hand(wheels)
     known: dict[str, Callable[[], Path]] = {
-        name: lambda entry=entry: found.component(entry, wheels)
-        for name, entry in found.at_hand(wheels).items()
+        name: lambda entry=entry: found.component(entry, wheels) for name, entry in entries.items()
     }
     known |= {name: lambda path=path: path for name, path in found.named(given).items()}
     try:
@@ -84,25 +84,51 @@ def libraries(request: pytest.FixtureRequest, stack, wheels, on_gpu: bool, tmp_p
 
 
 @pytest.fixture(scope="module")
-def starts(world: World, libraries: list[Loaded]) -> dict[str, Start]:
-    """What each library took in a process alone, in which the driver compiles what it must."""
+def starts(world: World, libraries: list[Loaded]) -> dict[str, Start | Exception]:
+    """What each library took in a process alone, in which the driver compiles what it must; or its fault."""
     from bench_lib.collectives.sweep import compiled
+    from bench_lib.errors import CudaGainsError
 
-    return {one.name: compiled(world, one) for one in libraries[:-1]}
+    def start(one: Loaded) -> Start | Exception:
+        try:
+            return compiled(world, one)
+        except (CudaGainsError, MemoryError) as error:
+            return error
+
+    return {one.name: start(one) for one in libraries[:-1]}  # the null would find what was compiled
+
+
+def of(found: dict[str, Any], name: str) -> Any:
+    """What was found for a library, the null's being its original's; raises where that is a fault."""
+    from bench_lib.model import NULL_SUFFIX
+
+    one = found[name.removesuffix(NULL_SUFFIX)]
+    if isinstance(one, Exception):
+        raise one
+    return one
 
 
 @pytest.fixture(scope="module")
-def group(world: World, libraries: list[Loaded], starts) -> Iterator[Group]:
+def good(libraries: list[Loaded], starts) -> list[Loaded]:
+    """The libraries that work alone: one that does not costs the others nothing."""
+    from bench_lib.model import NULL_SUFFIX
+
+    bad = {name for name, start in starts.items() if isinstance(start, Exception)}
+    return [one for one in libraries if one.name.removesuffix(NULL_SUFFIX) not in bad]
+
+
+@pytest.fixture(scope="module")
+def group(world: World, good: list[Loaded]) -> Iterator[Group]:
     """The ranks, with a communicator of every library."""
     from bench_lib.collectives.sweep import Group
 
-    made = Group(world, "cuda", libraries=libraries, largest_nbytes=max(SIZES))
+    made = Group(world, "cuda", "", good, max(SIZES))
     yield made
     made.ranks.close()
 
 
 @pytest.fixture(scope="module")
-def measured(group: Group, libraries, bench_policy, order_seed) -> Callable[[int, str], dict[str, Series]]:
+def measured(group: Group, good, bench_policy, order_seed) -> Callable[[int, str], dict[str, Series]]:
     """Size and launch -> the series of every library, measured in the same turns; once, also if it fails."""
     from bench_lib.collectives.ladder import in_turns
     from bench_lib.errors import CudaGainsError
@@ -112,7 +138,7 @@ def measured(group: Group, libraries, bench_policy, order_seed) -> Callable[[int
         asked = Collective("all_reduce", nbytes, "fp32", group.connected().size, "in", launch)
         turns = QUICK_TURNS if bench_policy.name == "quick" else TURNS
         try:
-            return in_turns(group, libraries, asked, turns, order_seed)
+            return in_turns(group, good, asked, turns, order_seed)
         except (CudaGainsError, MemoryError) as error:
             return error
 
@@ -131,8 +157,9 @@ def measured(group: Group, libraries, bench_policy, order_seed) -> Callable[[int
 @pytest.mark.parametrize("place", ["in"])
 @pytest.mark.parametrize("launch", ["call", "graph"])
 @pytest.mark.parametrize("nbytes", SIZES)
-def bench_all_reduce(bench, group, measured, nccl, nbytes, launch, place, dtype, metric) -> None:
+def bench_all_reduce(bench, starts, group, measured, nccl, nbytes, launch, place, dtype, metric) -> None:
     """The sum over all ranks, in place: back to back, or as one replay of a CUDA graph."""
+    of(starts, nccl)
     ranks = group.connected()
     bench.over(ranks.size, ranks.interconnect)
     bench.record(measured(nbytes, launch)[nccl])
@@ -146,6 +173,6 @@ def bench_alone(bench, starts, nccl, metric) -> None:
     """One process alone: the communicator and the first collective, with what the driver must compile."""
     from bench_lib.model import Series, Timing
 
-    start = starts[nccl]
+    start = of(starts, nccl)
     seconds = start.init_seconds if metric == "init" else start.first_seconds
     bench.record(Series((seconds,), timing=Timing.HOST, facts=start.facts))
