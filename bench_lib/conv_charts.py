@@ -19,10 +19,11 @@ from bench_lib.family_data import (
     medians,
     of_family,
     runs_text,
+    to_tell,
     usual,
     where_text,
 )
-from bench_lib.model import CaseChange
+from bench_lib.model import CaseChange, Change
 from bench_lib.rates import rates
 from bench_lib.replicates import SECONDS, params_of
 from bench_lib.store import Data
@@ -126,16 +127,16 @@ def _share_panel(axes: Axes, places: Places, points: Sequence[Point], looks: Loo
 
 
 def _precision_title(rows: Mapping[str, Sequence[CaseChange]]) -> str:
-    """The ranges of autocast's speed-ups: of single convolutions, and of whole training steps."""
+    """The ranges of autocast's speed-ups that have intervals: of single convolutions, of training steps."""
     autocast = [row for name in rows if name.endswith("-autocast") for row in rows[name] if row.ratio]
-    found = autocast or [row for changes in rows.values() for row in changes if row.ratio]
+    found, doubt = to_tell(autocast or [row for changes in rows.values() for row in changes])
     single = [row for row in found if row.op == "conv"]
     steps = sorted((row for row in found if row.op != "conv"), key=lambda row: -(row.ratio or 1.0))
     told = [f"{_range_text(single)} times as fast as IEEE fp32 on one convolution"] if single else []
     if steps:
         ends = dict.fromkeys(f"{_range_text([row])} ({_network(row)})" for row in (steps[0], steps[-1]))
         told.append(f"{' to '.join(ends)} on a training step")
-    return f"{'Autocast' if autocast else 'Other precisions'}: {'; '.join(told)}"
+    return f"{'Autocast' if autocast else 'Other precisions'}: {'; '.join(told)}{doubt}"
 
 
 def _network(row: CaseChange) -> str:
@@ -240,9 +241,7 @@ def _tuning_legend(figure: Figure, forms: Mapping[str, str], costs: Sequence[Poi
 
 def _tuning_title(rows: Sequence[CaseChange]) -> str:
     """What torch's own convolutions gained and lost; those by path count where there are no others."""
-    ours = [row for row in rows if row.op == "conv"] or rows
-    worse = sum((row.ratio or 1.0) > 1 + row.margin for row in ours)
-    return (
-        f"cudnn.benchmark: {_range_text(ours)} times as fast once tuned; "
-        f"slower beyond the margin in {worse} of {len(ours)} cases"
-    )
+    ours, doubt = to_tell([row for row in rows if row.op == "conv"] or rows)
+    slower = sum(row.change is Change.SLOWER for row in ours)
+    worse = "" if doubt else f"; slower beyond the margin in {slower} of {len(ours)} cases"
+    return f"cudnn.benchmark: {_range_text(ours)} times as fast once tuned{worse}{doubt}"

@@ -129,6 +129,19 @@ def dots_text(counts: Iterable[int]) -> str:
     return f"Medians of {how_many} runs; each small dot is a run."
 
 
+def to_tell(rows: Iterable[CaseChange]) -> tuple[list[CaseChange], str]:
+    """The rows that a title may tell: those with an interval; where none has one all of them, and a doubt."""
+    there = [row for row in rows if row.ratio]
+    settled = [row for row in there if row.low is not None]
+    return (settled, "") if settled else (there, few_text(row.n for row in there))
+
+
+def few_text(counts: Iterable[int]) -> str:
+    """What a title adds to medians of few runs: ` (1 run)`; "" from `FEWEST` on."""
+    most = max(counts, default=0)
+    return f" ({most} run{'s' * (most > 1)})" if 0 < most < FEWEST else ""
+
+
 def failed_text(data: Data) -> str:
     """How many cases of the family have no number; "" where all have."""
     good = set(data.cases.loc[data.cases["status"] == Status.OK, "case_id"])

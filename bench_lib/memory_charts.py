@@ -13,7 +13,16 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from bench_lib.canvas import COLOURS, STYLE, interval_text, new_figure, shown, subtitle, title
 from bench_lib.dotplot import log_ticks
 from bench_lib.errors import UsageError
-from bench_lib.family_data import Median, against, dots_text, failed_text, medians, of_family, where_text
+from bench_lib.family_data import (
+    Median,
+    against,
+    dots_text,
+    failed_text,
+    few_text,
+    medians,
+    of_family,
+    where_text,
+)
 from bench_lib.model import CaseChange
 from bench_lib.replicates import SECONDS
 from bench_lib.stats import FEWEST
@@ -159,9 +168,10 @@ def _migration_title(moves: Sequence[Median]) -> str:
     if not whole:
         return "Moving managed memory: bandwidth by size"
     rates = by_size[max(whole)]
+    few = few_text(len(one.runs) for one in moves)
     return (
         f"{_size_text(max(whole))} to the GPU: {rates['faults']:.3g} GB/s by page faults, "
-        f"{rates['prefetch']:.3g} by prefetch, {rates['pinned']:.3g} by a pinned copy"
+        f"{rates['prefetch']:.3g} by prefetch, {rates['pinned']:.3g} by a pinned copy{few}"
     )
 
 
@@ -285,4 +295,5 @@ def _exchange_title(swaps: Mapping[tuple[str, str], Median]) -> str:
     ]
     if not told:
         return "What a page fault costs"
-    return f"Exchanging a Transformer's weights in every step costs {', '.join(told)}"
+    few = few_text(len(one.runs) for one in swaps.values())
+    return f"Exchanging a Transformer's weights in every step costs {', '.join(told)}{few}"

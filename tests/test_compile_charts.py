@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,13 @@ def test_what_never_pays_and_what_pays_at_once(tmp_path, paid, facts, text):
 def test_what_was_not_measured_is_not_drawn(tmp_path, draw, cases):
     with pytest.raises(UsageError, match="measure"):
         draw(write(tmp_path, 1, cases))
+
+
+def test_claims_about_a_gpu_are_not_drawn_over_one_stage_on_a_cpu(tmp_path):
+    cases = [(replace(one, op="bottleneck"), *rest) for one, *rest in (*steps(), *firsts())]
+    data = write(tmp_path, 1, cases)
+    for draw in (compile_speed_up, compile_first_step):
+        figure = draw(data)
+        assert "published claim" not in in_one_line(figure)
+        assert "(1 run)" in figure.get_suptitle()
+        assert_readable(figure)

@@ -130,6 +130,7 @@ def test_a_share_beyond_the_peak_is_explained(tmp_path):
     figure = precision_speed_up(write(tmp_path, "amp", 1, [(conv("fp32"), 2e-4), (conv("tf32"), 1e-4)]))
     assert max(points(figure, 1).values()) > 1
     assert "Beyond 100 %: counted is the FLOP of a direct convolution" in in_one_line(figure)
+    assert "2.00 times as fast as IEEE fp32 on one convolution (1 run)" in in_one_line(figure)
     assert_readable(figure)
 
 
@@ -171,3 +172,12 @@ def test_without_both_sides_there_is_no_such_chart(tmp_path, draw):
     cases = [(conv("fp32"), 1e-4), (selection("conv", "off", "time", direction="forward"), 1e-4)]
     with pytest.raises(UsageError, match="measure both"):
         draw(write(tmp_path, "half", 1, cases))
+
+
+def test_a_title_tells_no_number_of_a_single_run_where_others_have_intervals(tmp_path):
+    write(tmp_path, "amp", 3, [(conv("fp32"), 4e-4), (conv("fp16-autocast"), 2e-4)])
+    once = [(conv("fp32", shape=OTHER), 9e-4), (conv("fp16-autocast", shape=OTHER), 1e-4)]
+    figure = precision_speed_up(write(tmp_path, "amp", 1, once))
+    assert points(figure, 0)[f"One convolution, forward; {OTHER}, channels_last: fp16-autocast"] > 8
+    title = figure.get_suptitle()
+    assert re.search(r"Autocast: (1\.9\d|2\.0\d) times as fast", title)
