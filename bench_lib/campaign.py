@@ -144,7 +144,9 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
 
 
 def _finished(campaign: _Campaign) -> int:
-    """How many rounds are finished, those that others have measured meanwhile too."""
+    """How many rounds are finished; before another one, those that others have measured meanwhile too."""
+    if (finished := len(finished_rounds(campaign.folder))) >= campaign.plan.rounds:
+        return finished
     campaign.sharing.refresh()
     return len(finished_rounds(campaign.folder))
 
