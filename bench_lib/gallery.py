@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from bench_lib.allreduce_charts.drawing import allreduce, nccl_versions
 from bench_lib.compile_charts import compile_first_step, compile_speed_up
 from bench_lib.conv_charts import precision_speed_up, tuning
 from bench_lib.errors import UsageError
@@ -32,6 +33,8 @@ _MEMORY = "Managed memory: what moving pages costs"
 _COMPILE = "torch.compile: what it gives and costs"
 _PRECISION, _TUNING = "Speed-up over fp32 and share of the peak", "Gain and cost of cudnn.benchmark"
 _MIGRATION, _EXCHANGE = "Bandwidth of migration and copies", "Cost of exchanging parameters, and of a fault"
+_ALLREDUCE = "AllReduce: latency and bandwidth by size"
+_BY_SIZE, _VERSIONS = "AllReduce by size of the message", "AllReduce by version of NCCL, in turns"
 _COMPILED, _FIRST = "Speed-up of compiled over eager", "First step cold and warm, and when it has paid"
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -42,12 +45,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "parameter-exchange": Kind(_MEMORY, _EXCHANGE, exchange, "unified_memory"),
         "compile-speed-up": Kind(_COMPILE, _COMPILED, compile_speed_up, "compile_resnet50"),
         "compile-first-step": Kind(_COMPILE, _FIRST, compile_first_step, "compile_resnet50"),
+        "allreduce": Kind(_ALLREDUCE, _BY_SIZE, allreduce),
+        "nccl-versions": Kind(_ALLREDUCE, _VERSIONS, nccl_versions),
     }
 )
 
 FAMILIES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(  # by section: what its charts show
     {
         _LAUNCH: ("launch", "ladder"),
+        _ALLREDUCE: ("allreduce", "nccl_ladder", "nccl-tests"),
         **{kind.section: (kind.family,) for kind in KINDS.values() if kind.family},
     }
 )

@@ -64,11 +64,12 @@ JOIN = [
 ]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
-    "calibrate", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
+    "calibrate", "thermal.warm", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
     "canvas",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
     "bridge_chart", "bridge_page", "losses",
-    "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts", "gallery", "asked",
+    "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts",
+    "allreduce_charts", "allreduce_charts.curves", "allreduce_charts.drawing", "gallery", "asked",
     "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",
     "claims.judging", "claims.derived", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",

@@ -38,6 +38,8 @@ class Chart(StrEnum):
     PARAMETER_EXCHANGE = "parameter-exchange"
     COMPILE_SPEED_UP = "compile-speed-up"
     COMPILE_FIRST_STEP = "compile-first-step"
+    ALLREDUCE = "allreduce"
+    NCCL_VERSIONS = "nccl-versions"
 
 
 class FailOn(StrEnum):
