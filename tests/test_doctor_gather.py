@@ -13,6 +13,7 @@ from bench_lib.doctor import checks, gather, inside_nvml, inside_python, process
 from bench_lib.doctor.finding import State
 from bench_lib.doctor.host import available_nbytes, cpu_quota, host, jupyter
 from bench_lib.doctor.snapshot import GIB, Snapshot
+from bench_lib.doctor.variables import variables
 from bench_lib.errors import UsageError
 from bench_lib.stacks import HERE, StackEntry
 
@@ -321,7 +322,7 @@ def test_variables_without_secrets():
         "HF_TOKEN": "hf_x",
         "HOME": "/root",
     }
-    assert set(gather.variables(given)) == {"CUDA_LAUNCH_BLOCKING", "NSYS_SESSION", "CONDA_PREFIX"}
+    assert set(variables(given)) == {"CUDA_LAUNCH_BLOCKING", "NSYS_SESSION", "CONDA_PREFIX"}
 
 
 def test_conda_packages_and_distributions(tmp_path):

@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench_lib.doctor import gather, machine_checks, timing_checks
+from bench_lib.doctor import machine_checks, timing_checks
 from bench_lib.doctor.finding import Finding, State
 from bench_lib.doctor.host import host
 from bench_lib.doctor.process import process
 from bench_lib.doctor.snapshot import Snapshot
+from bench_lib.doctor.variables import variables
 
 _OF_THE_GPU = ("CUDA_", "NVTX_", "NCCL_")
 _PASSING = frozenset({"load"})  # tells of this moment alone, so it is no property of the run
@@ -21,7 +22,7 @@ def look(on_cpu: bool = False, environ: Mapping[str, str] = os.environ) -> dict[
     """
     kept = {
         name: value
-        for name, value in gather.variables(environ).items()
+        for name, value in variables(environ).items()
         if not (on_cpu and name.startswith(_OF_THE_GPU))
     }
     snapshot = Snapshot(variables=kept, host=host(Path(), environ), process=process())

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench_lib import environments, preflight, probe, stacks, stock
+from bench_lib import environments, preflight, stacks, stock
 from bench_lib.doctor import children
 from bench_lib.doctor.children import Answer
 from bench_lib.doctor.host import host
@@ -24,15 +24,12 @@ from bench_lib.doctor.snapshot import (
     Snapshot,
     Torch,
 )
+from bench_lib.doctor.variables import variables
 from bench_lib.environments import Environment
 from bench_lib.errors import UsageError
 from bench_lib.stacks import StackEntry
 
 TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
-
-# Besides those that a run stores; none of them holds a secret.
-_VARIABLES = ("CONDA_PREFIX", "NVTX_INJECTION64_PATH", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC")
-_PREFIXES = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "NV_TPS_", "TORCHDYNAMO_", "ASAN_")
 
 
 def snapshot(
@@ -85,13 +82,6 @@ def of_this_process(
         host=host(results, environ),
         process=process(),
     )
-
-
-def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that checks look at; none that could hold a secret."""
-    kept = {name.removeprefix("env."): value for name, value in probe.environment(environ).items()}
-    more = {n: v for n, v in environ.items() if n in _VARIABLES or n.startswith(_PREFIXES)}
-    return kept | {name: value for name, value in more.items() if not probe.secret_name(name)}
 
 
 def _environment(entry: StackEntry) -> Environment:
