@@ -47,7 +47,7 @@ def test_a_table_of_nccl_tests(tmp_path):
     assert {one["timing"] for one in cases} == {"nccl-tests"}
     assert {one["world_size"] for one in cases} == {8}
     assert cases[0]["case_id"] == (
-        "nccl-tests/all_reduce[dtype=fp32,metric=time,place=out,ranks=8,redop=sum,size=8]"
+        "nccl-tests/all_reduce[dtype=fp32,metric=time,nbytes=8,place=out,ranks=8,redop=sum]"
     )
     assert (cases[0]["calls"], cases[0]["nbytes"], cases[0]["margin"]) == (20, 8, 0.05)
     bad = [one for one in cases if one["status"] != "ok"]

@@ -73,7 +73,7 @@ class Row:
     def params(self) -> dict[str, Scalar]:
         """The parameters of its case."""
         found: dict[str, Scalar] = {
-            "size": self.nbytes,
+            "nbytes": self.nbytes,
             "dtype": _DTYPES.get(self.dtype, self.dtype),
             "place": self.place,
             "metric": self.metric,
