@@ -97,7 +97,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(variables.items())
         if (name in _VARIABLES or name.startswith(_PREFIXES))
         and not any(place in name for place in _PLACES)
-        and not _secret(name, value)
+        and not secret(name, value)
     }
 
 
@@ -106,7 +106,8 @@ def secret_name(name: str) -> bool:
     return any(word in name.upper() for word in _SECRET_NAMES)
 
 
-def _secret(name: str, value: str) -> bool:
+def secret(name: str, value: str) -> bool:
+    """Whether a variable could hold a secret: by its name, a password in an address, or a long key."""
     if secret_name(name) or ("://" in value and "@" in value):
         return True
     # A long word of letters and digits is a key; names of devices and paths have dashes or slashes.

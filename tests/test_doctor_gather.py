@@ -314,15 +314,24 @@ def test_libraries_of_profilers_and_sanitizers_are_found_in_the_memory_map(tmp_p
 
 
 def test_variables_without_secrets():
+    word = "0123456789abcdef0123456789abcdef"
     given = {
         "CUDA_LAUNCH_BLOCKING": "1",
-        "NSYS_SESSION": "7",
+        "CUDA_VISIBLE_DEVICES": "",
+        "CUDA_INJECTION64_PATH": f"/store/{word}-nsight/tool.so",  # no secret: it must be told
+        "NSYS_SESSION": word,
         "CONDA_PREFIX": "/c",
         "NV_TPS_TOKEN": "abc",
         "HF_TOKEN": "hf_x",
         "HOME": "/root",
     }
-    assert set(variables(given)) == {"CUDA_LAUNCH_BLOCKING", "NSYS_SESSION", "CONDA_PREFIX"}
+    assert variables(given) == {
+        "CUDA_LAUNCH_BLOCKING": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "CUDA_INJECTION64_PATH": f"/store/{word}-nsight/tool.so",
+        "NSYS_SESSION": "(hidden)",
+        "CONDA_PREFIX": "/c",
+    }
 
 
 def test_conda_packages_and_distributions(tmp_path):

@@ -24,7 +24,7 @@ BOTH = [
 DOCTOR = [
     "doctor", "doctor.snapshot", "doctor.speaking", "doctor.children",
     "doctor.inside_driver", "doctor.inside_nvml", "doctor.inside_python", "doctor.inside_torch",
-    "doctor.host", "doctor.process", "doctor.variables", "doctor.gather", "doctor.hide", "doctor.finding",
+    "doctor.hide", "doctor.host", "doctor.process", "doctor.variables", "doctor.gather", "doctor.finding",
     "doctor.driver_checks", "doctor.gpu_checks", "doctor.torch_checks", "doctor.library_checks",
     "doctor.family_checks",
     "doctor.timing_checks", "doctor.machine_checks", "doctor.checks", "doctor.first", "doctor.page",

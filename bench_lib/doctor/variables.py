@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bench_lib import probe
+from bench_lib.doctor.hide import HIDDEN
 
 # Besides those that a run stores; none of them holds a secret.
 _VARIABLES = ("CONDA_PREFIX", "NVTX_INJECTION64_PATH", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC")
@@ -10,7 +11,18 @@ _PREFIXES = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "NV_TPS_",
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that checks look at; none that could hold a secret."""
-    kept = {name.removeprefix("env."): value for name, value in probe.environment(environ).items()}
-    more = {n: v for n, v in environ.items() if n in _VARIABLES or n.startswith(_PREFIXES)}
-    return kept | {name: value for name, value in more.items() if not probe.secret_name(name)}
+    """The variables that checks look at; a value that could be a secret is hidden.
+
+    A path is none, however long a word in it is: which tool is injected must be told.
+    """
+    return {
+        name: value if value.startswith("/") or not probe.secret(name, value) else HIDDEN
+        for name, value in environ.items()
+        if _asked(name)
+    }
+
+
+def _asked(name: str) -> bool:
+    if probe.secret_name(name):
+        return False
+    return name in _VARIABLES or name.startswith(_PREFIXES) or bool(probe.environment({name: ""}))
