@@ -12,7 +12,8 @@ from bench_lib.errors import CudaGainsError
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
 
-_MACHINE = ("host", "boot_id", "gpu_uuid", "device")  # of a round: the same in all its runs
+_MACHINE = ("host", "boot_id", "gpu_uuid", "gpu_name", "device")  # of a round: the same in all its runs
+_ALWAYS = {"device": "no known device", "gpu_name": "no known GPU"}  # the same in all rounds
 
 
 class Stopped(CudaGainsError):
@@ -51,7 +52,7 @@ def machine(folder: CampaignFolder, round_id: str, runs: Sequence[str]) -> Row:
     """Where a round was measured; a round of two boots, GPUs or devices is none.
 
     Every run says its device, so that an arm that lost the GPU is seen though it names none.
-    Raises Stopped then, and when the finished rounds were measured on another device.
+    Raises Stopped then, and when the finished rounds were measured on another device or GPU model.
     """
     its = _run_rows(folder, ["run_id", *_MACHINE])
     found = [its[run] for run in runs]
@@ -62,13 +63,16 @@ def machine(folder: CampaignFolder, round_id: str, runs: Sequence[str]) -> Row:
                 "set CUDA_VISIBLE_DEVICES to one GPU and give the command again"
             )
     one = {name: next((row[name] for row in found if row[name]), "") for name in _MACHINE}
-    earlier = {its[run]["device"] for record in records(folder) for run in record["runs"]}
-    if earlier - {one["device"]}:
-        raise Stopped(
-            f"round {round_id} was measured on {one['device'] or 'no known device'}, the campaign's finished "
-            f"rounds on {' and '.join(sorted(map(str, earlier)))}; make that device available again and give "
-            "the command again, or choose another --campaign"
-        )
+    finished = {run for record in records(folder) for run in record["runs"]}
+    for name, none in _ALWAYS.items():
+        earlier = {its[run][name] or "" for run in finished}
+        if earlier - {one[name]}:
+            theirs = " and ".join(value or none for value in sorted(earlier))
+            raise Stopped(
+                f"round {round_id} was measured on {one[name] or none}, the campaign's finished rounds on "
+                f"{theirs}; make that device available again and give the command again, or choose another "
+                "--campaign"
+            )
     return one
 
 

@@ -12,6 +12,7 @@ from bench_lib.matching import Matched, match
 from bench_lib.model import NULL_SUFFIX, Change, Comparison
 from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
+from bench_lib.thermal import warm
 from bench_lib.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
 
 ALTERNATE = (
@@ -146,6 +147,7 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")
     for side in (a, b):
         ended_early = int((~side.data.runs["complete"]).sum())
+        notes += warm.notes(side.label, side.data.runs)
         if ended_early:
             runs = "run is" if ended_early == 1 else "runs are"
             notes.append(

@@ -69,7 +69,8 @@ info = {key: task[key] for key in ("run_id", "round", "arm", "position", "seed")
 info["device"] = fault.get("device", "cuda") if task["position"] >= fault.get("from", 0) else "cuda"
 journal.run(RunInfo(campaign=asked.campaign, stack=asked.stack, started_at=time.time(), **info))
 gpu = fault.get("gpu", "GPU-1") if task["position"] == 1 else "GPU-1"
-journal.identity(Identity(machine={"host": "h", "boot_id": "b", "gpu.uuid": gpu}))
+machine = {"host": "h", "boot_id": "b", "gpu.uuid": gpu, "gpu.name": fault.get("model", "H")}
+journal.identity(Identity(machine=machine))
 failed = False
 for position, case in enumerate(cases):
     known = Measurement(case, Status.CRASHED, margin=0.02, position=position, nodeid=case.op)
@@ -401,6 +402,14 @@ def test_a_round_that_lost_the_gpu_does_not_count(kit: Kit, position: int) -> No
     assert kit.run(rounds=2) == 1
     said = "was measured on cpu, the campaign's finished rounds on cuda"
     assert (said if position == 0 else "measured with device cpu and cuda, expected one") in kit.said
+    assert len(kit.rounds()) == 1
+
+
+def test_rounds_of_another_gpu_model_do_not_count(kit: Kit) -> None:
+    assert kit.run_one() == 0
+    kit.fault(model="B")
+    assert kit.run_one(rounds=2) == 1
+    assert "was measured on B, the campaign's finished rounds on H; make that device" in kit.said
     assert len(kit.rounds()) == 1
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from plugin_runs import Runs
 from rich.console import Console
@@ -19,6 +20,7 @@ from bench_lib.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Clocks, Identity, Measurement, RunInfo, Series, Status
 from bench_lib.progress import Progress
+from bench_lib.thermal import warm
 from bench_lib.thermal.wait import temperatures
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -198,3 +200,12 @@ def test_the_wait_stands_in_the_row_of_the_run(
     assert runs.pytest("--device=cpu").ret == 0
     (row,) = runs.table("runs")
     assert waited.items() <= dict(row["quantities"]).items()
+
+
+def test_a_comparison_says_which_runs_began_warm() -> None:
+    band = {"cool_down_limit_c": 60.0}
+    kept = [{}, {**band, "cool_down_to_c": 60.0}, {**band, "cool_down_to_c": 71.0}]
+    assert warm.notes("a", pd.DataFrame({"quantities": kept[:2]})) == []
+    assert warm.notes("a", pd.DataFrame({"quantities": kept})) == [
+        "a: 1 of 3 runs began up to 11 °C above the band of --cool-down: the wait ran out"
+    ]
