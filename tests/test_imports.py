@@ -13,7 +13,8 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output", "guard", "journal_rows", "journal",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
+    "guard", "journal_rows", "journal",
     "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
     "importing.nccl_text", "importing.nvbandwidth", "importing.nvbench", "importing.superbench",
@@ -64,7 +65,8 @@ JOIN = [
 ]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
-    "calibrate", "thermal.warm", "installations", "contrast", "implementations", "compare", "bridge", "rates", "render",
+    "calibrate", "thermal.warm", "installations", "contrast", "implementations", "compare", "bridge",
+    "rates", "render",
     "canvas",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
     "bridge_chart", "bridge_page", "losses",
