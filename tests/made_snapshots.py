@@ -75,6 +75,7 @@ HEALTHY = Snapshot(
         compute_capability="9.0",
         archs=("sm_50", "sm_80", "sm_90"),
         nccl="2.21.5",
+        built={"cudnn": "12.4", "nccl": "12.4"},
         libraries=LIBRARIES,
     ),
     python=Python(

@@ -187,6 +187,7 @@ FAULTS: list[tuple[str, dict[str, Any], State, list[str]]] = [
         WARN,
         ["cudnn 8.9.2", "9.1.0.70"],
     ),
+    ("cudnn-nccl", {"torch__built": {"nccl": "11.8"}}, FAIL, ["built for CUDA 11.8", "one for CUDA 12"]),
     ("cudnn-nccl", {"torch__nccl": "2.28.9"}, WARN, ["NCCL 2.21.5", "2.28.9, which torch was compiled with"]),
     (
         "torch-parts",

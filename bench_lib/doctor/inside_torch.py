@@ -2,11 +2,14 @@
 
 import ctypes
 import importlib
+import mmap
+import re
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench_lib import libraries, observe, probe, promises, stacks
+from bench_lib import cudnn_libraries, libraries, observe, probe, promises, stacks
 from bench_lib.doctor.speaking import begin, say, stage
 from bench_lib.errors import CudaGainsError
 from bench_lib.stacks import StackEntry
@@ -22,6 +25,8 @@ def main() -> None:
         _torch(entry)
     else:
         _libraries(entry)
+    stage("asking cuDNN and NCCL what they are built for")
+    say(built={name: cuda for name, ask in _BUILT.items() if (cuda := _first(name, ask))})
 
 
 def _libraries(entry: StackEntry) -> None:
@@ -84,6 +89,27 @@ def _nccl(torch: Any) -> str:
     try:
         return ".".join(map(str, torch.cuda.nccl.version()))
     except Exception:  # a build without NCCL
+        return ""
+
+
+def _cudnn_cuda(path: Path) -> str:
+    return ".".join(map(str, cudnn_libraries.cudart_version(ctypes.CDLL(str(path)))))
+
+
+def _nccl_cuda(path: Path) -> str:
+    """NCCL has no function for it, but says so in its own banner: "NCCL version 2.21.5+cuda12.4"."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        found = re.search(rb"\+cuda(\d+\.\d+)", text)
+        return found[1].decode() if found else ""
+
+
+_BUILT: Mapping[str, Callable[[Path], str]] = {"cudnn": _cudnn_cuda, "nccl": _nccl_cuda}
+
+
+def _first(component: str, ask: Callable[[Path], str]) -> str:
+    try:
+        return next((ask(path) for path in libraries.mapped().get(component, ())), "")
+    except (OSError, AttributeError, ValueError):
         return ""
 
 

@@ -57,7 +57,7 @@ def _all(s: Snapshot) -> Iterator[tuple[str, Library]]:
 
 
 def cudnn_nccl(s: Snapshot) -> Finding:
-    """Are the cuDNN and NCCL that were loaded those that are installed and torch was compiled with?"""
+    """Are the cuDNN and NCCL that were loaded those that torch requires, and built for its CUDA major?"""
     loaded = {c: one for c in ("cudnn", "nccl") for one in s.torch.libraries.get(c, ())[:1] if one.version}
     if not loaded:
         return absent("none was loaded")
@@ -66,13 +66,19 @@ def cudnn_nccl(s: Snapshot) -> Finding:
         if own and not any(d.version == one.version or d.version.startswith(f"{one.version}.") for d in own):
             mend = "install the version that torch requires, and look at search-path"
             return warn(f"{component} {one.version} from {one.path}", f"{own[0].name} {own[0].version}", mend)
+    for component, cuda in s.torch.built.items():
+        one, major = loaded.get(component), s.cuda.split(".")[0]
+        if one and major and cuda.split(".")[0] != major:
+            found = f"{component} {one.version} from {one.path}, built for CUDA {cuda}"
+            return fail(found, f"one for CUDA {major}", "install the one that torch requires")
     nccl = loaded.get("nccl")
     if nccl and s.torch.nccl and s.torch.nccl != nccl.version:
         mend = "install the NCCL that this torch requires, on every rank"
         return warn(
             f"NCCL {nccl.version} from {nccl.path}", f"{s.torch.nccl}, which torch was compiled with", mend
         )
-    return ok(", ".join(f"{component} {one.version}" for component, one in loaded.items()))
+    built = {name: f" for CUDA {cuda}" for name, cuda in s.torch.built.items()}
+    return ok(", ".join(f"{name} {one.version}{built.get(name, '')}" for name, one in loaded.items()))
 
 
 def torch_parts(s: Snapshot) -> Finding:

@@ -91,6 +91,7 @@ class Torch:
     archs: tuple[str, ...] = ()  # "sm_90", "compute_90"
     nccl: str = ""  # the version it was compiled with
     libraries: Mapping[str, tuple[Library, ...]] = field(default_factory=dict)
+    built: Mapping[str, str] = field(default_factory=dict)  # cudnn, nccl -> the CUDA each is built for
     unresolved: tuple[str, ...] = ()  # parts of it that cannot be loaded, each with the reason
     broken: str = ""  # the first promise of the stack that does not hold
 
