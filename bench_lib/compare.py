@@ -8,7 +8,7 @@ from bench_lib.differences import attribution, differences
 from bench_lib.errors import UsageError
 from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
-from bench_lib.matching import Matched, match
+from bench_lib.matching import Matched, match, other_margins
 from bench_lib.model import NULL_SUFFIX, Change, Comparison
 from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
@@ -62,6 +62,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
         notes=(
             *_canary_notes(groups),
             *_notes(a, b, pairing, turns),
+            *other_margins(*measured),
             *_against_itself(a, b, measured[0]),
             *bits(a.data.cases, b.data.cases),
         ),
@@ -146,8 +147,8 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")
     for side in (a, b):
-        ended_early = int((~side.data.runs["complete"]).sum())
         notes += warm.notes(side.label, side.data.runs)
+        ended_early = int((~side.data.runs["complete"]).sum())
         if ended_early:
             runs = "run is" if ended_early == 1 else "runs are"
             notes.append(

@@ -8,11 +8,13 @@ import pyarrow as pa
 
 from bench_lib import calibrate
 from bench_lib.errors import UsageError
-from bench_lib.matching import match
+from bench_lib.matching import match, other_margins
 from bench_lib.model import NULL_SUFFIX, Case, Comparison
 from bench_lib.replicates import SECONDS, Replicates, params_of, replicates
 from bench_lib.sides import Side, unknown
 from bench_lib.verdicts import Pairing, grouped
+
+_SETS_PRECISION = ("precision", "dtype", "autocast", "tf32")  # parameters that mean to change it
 
 
 def contrast(
@@ -49,7 +51,11 @@ def contrast(
         cases=groups.cases,
         quantities=groups.quantities,
         left_out=(*side.data.skipped, *matched.left_out),
-        notes=(*_notes(side, a, b), *_against_itself(side, found, parameter, (baseline, candidate))),
+        notes=(
+            *_notes(side, a, b),
+            *other_margins(a, b),
+            *_against_itself(side, found, parameter, (baseline, candidate)),
+        ),
     )
 
 
@@ -102,6 +108,7 @@ def _narrowed(frame: pd.DataFrame, parameter: str, value: str) -> pd.DataFrame:
         measured_as=rows["case_id"],
         case_id=pd.Series([name.case_id for name in names], dtype=str),
         params=pd.Series([name.params_json for name in names], dtype=str),
+        precision="" if parameter in _SETS_PRECISION else rows["precision"],
     )
 
 

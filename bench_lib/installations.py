@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.pairing import CASE
-from bench_lib.replicates import KEY, Replicates
+from bench_lib.replicates import SAME, Replicates
 
 FEWEST_ALTERNATIONS = 3  # installations of each driver, in turns, before they count as replicates
 
@@ -76,7 +76,7 @@ def by_installation(found: Replicates, pairs: dict[str, str]) -> Replicates:
     Their `round` is the pair that the installation belongs to; the boots of a pair differ by nature.
     """
     values = _paired(found.values, pairs)
-    keys = [*CASE, *KEY, "round", "gpu_uuid"]
+    keys = [*CASE, *SAME, "round", "gpu_uuid"]
     kept = [name for name in values.columns if name not in {*keys, "value"}]
     merged = values.groupby(keys, dropna=False, sort=False).agg(
         value=("value", _mean), **{name: (name, "first") for name in kept}

@@ -9,7 +9,7 @@ import pandas as pd
 from bench_lib import pairing
 from bench_lib.model import BAD
 from bench_lib.pairing import CASE, Case, LogRatio, Values
-from bench_lib.replicates import KEY, SECONDS, Replicates, most_common, params_of, summed_up
+from bench_lib.replicates import SAME, SECONDS, Replicates, most_common, params_of, summed_up
 
 NO_VALUES = Values((), ())
 
@@ -85,10 +85,25 @@ def _heads(left: pd.DataFrame, right: pd.DataFrame) -> dict[Case, Row]:
     return {(row.case_id, row.unit): row for row in rows}
 
 
+def other_margins(a: Replicates, b: Replicates) -> list[str]:
+    """A note where cases were measured with several margins, of which the largest counts."""
+    both = pd.concat([side.values[["case_id", "margin"]] for side in (a, b)]).drop_duplicates()
+    several = both.groupby("case_id")["margin"].agg(["nunique", "min", "max"]).query("nunique > 1")
+    if several.empty:
+        return []
+    first = several.iloc[0]
+    cases = "case was" if len(several) == 1 else "cases were"
+    margins = f"{100 * first['min']:g} % and {100 * first['max']:g} %"
+    return [
+        f"{len(several)} {cases} measured with different margins ({several.index[0]}: {margins}); "
+        "the larger one counts"
+    ]
+
+
 def _ways(values: pd.DataFrame) -> dict[Case, dict[int, dict[Any, Any]]]:
     """By case: each way in which it was measured, by the id of the way."""
     ways: dict[Case, dict[int, dict[Any, Any]]] = {}
-    for one in values[[*CASE, *KEY, "key"]].drop_duplicates([*CASE, "key"]).to_dict("records"):
+    for one in values[[*CASE, *SAME, "key"]].drop_duplicates([*CASE, "key"]).to_dict("records"):
         ways.setdefault((one["case_id"], one["unit"]), {})[one["key"]] = dict(one)
     return ways
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench_lib.replicates import KEY, SECONDS
+from bench_lib.replicates import SAME, SECONDS
 from bench_lib.stats import Floats
 
 CASE = ["case_id", "unit"]
@@ -21,6 +21,8 @@ _WORDS = {
     "world_size": "world size",
     "gpu_name": "GPU",
     "mig": "MIG slice",
+    "params": "parameters",
+    "precision": "precision in effect",
 }
 
 
@@ -47,7 +49,7 @@ class Together:
 
 def with_key_ids(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both sides with a column `key`: equal where values were measured in the same way."""
-    ids = pd.concat([a[KEY], b[KEY]]).groupby(KEY, dropna=False, sort=False).ngroup().to_numpy()
+    ids = pd.concat([a[SAME], b[SAME]]).groupby(SAME, dropna=False, sort=False).ngroup().to_numpy()
     return a.assign(key=ids[: len(a)]), b.assign(key=ids[len(a) :])
 
 
@@ -99,7 +101,7 @@ def side_by_side(a: pd.DataFrame, b: pd.DataFrame, labels: tuple[str, str]) -> T
 def key_difference(a: Mapping[str, object], b: Mapping[str, object]) -> str:
     """In words, how two values were measured differently; "" when they were not."""
     told = []
-    for name in KEY:
+    for name in SAME:
         one, other = _plain(a[name]), _plain(b[name])
         if one != other:
             told.append(f"{_WORDS.get(name, name)} {one} against {other}")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for ev
 
 # Two values with any of these different are never compared or pooled.
 KEY = ["device", "timing", "calls", "policy", "measure_version", "world_size", "gpu_name", "mig"]
+# Nor are two values of one case: its id shows 1 and "1" alike, and torch may compute in TF32 unasked.
+SAME = [*KEY, "params", "precision"]
+_PRECISION = "precision."  # facts that say what was in effect
 _RUN = ["run_id", "boot_id", "gpu_uuid", "gpu_name", "mig", "started_at", "resolution"]
 _CASE = [
     "case_id",
@@ -34,7 +37,7 @@ _CASE = [
     "status",
     "position",
 ]
-_NEEDED = [*_CASE, *KEY, "boot_id", "gpu_uuid", "started_at"]
+_NEEDED = [*_CASE, *KEY, "precision", "boot_id", "gpu_uuid", "started_at"]
 _HOST_TIMED = (Timing.HOST, Timing.NATIVE)
 _EVENT_TIMED = (Timing.COLD, Timing.BATCH, Timing.GRAPH)
 
@@ -44,12 +47,19 @@ class Replicates:
     """The cases of some runs as values.
 
     `values`: a row a run, case and unit, with `value` (the median in seconds per call, or the
-    quantity), `step` (the timer's, per call; NaN for quantities), the columns of `KEY` and of the run.
+    quantity), `step` (the timer's, per call; NaN for quantities), the columns of `SAME` and of the run.
     `rejected`: a row a run and case that has no value, with `why`.
     """
 
     values: pd.DataFrame
     rejected: pd.DataFrame
+
+    def of_cases(self, case_ids: Collection[str]) -> "Replicates":
+        """Those of some cases only."""
+        return Replicates(
+            self.values[self.values["case_id"].isin(case_ids)].reset_index(drop=True),
+            self.rejected[self.rejected["case_id"].isin(case_ids)].reset_index(drop=True),
+        )
 
 
 def replicates(data: Data) -> Replicates:
@@ -58,12 +68,20 @@ def replicates(data: Data) -> Replicates:
     cases = data.cases.merge(runs[_RUN], on="run_id", suffixes=("_case", ""))
     cases = cases.merge(_medians(data.samples), on=["run_id", "case_id"], how="left")
     cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
+    cases["precision"] = [_precision(facts) for facts in cases["facts"]]
     why = _why(cases)
     rejected = cases[_NEEDED].assign(why=why)[why.ne("")]
     good = cases[why.eq("")].reset_index(drop=True)
     times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.samples))
     values = pd.concat([times, _quantities(good)], ignore_index=True)
     return Replicates(values[[*_NEEDED, "unit", "value", "step"]], rejected.reset_index(drop=True))
+
+
+def _precision(facts: Any) -> str:
+    """The precision in effect, as the case stored it: read back, not as it was asked for."""
+    held = facts.items() if isinstance(facts, Mapping) else ()
+    told = {str(name): value for name, value in held if str(name).startswith(_PRECISION)}
+    return ", ".join(f"{name.removeprefix(_PRECISION)} {value}" for name, value in sorted(told.items()))
 
 
 def params_of(text: str) -> dict[str, Any]:

@@ -303,6 +303,10 @@ SLICE = Machine(mig="1g.18gb")
         ({"policy": "quick"}, "policy default against quick"),
         ({"measured": [synthetic.replace(CASE, timing=Timing.HOST)]}, "timing native against host"),
         ({"measured": [synthetic.replace(CASE, calls=100)]}, "calls a sample 1 against 100"),
+        (
+            {"measured": [synthetic.replace(CASE, facts={"precision.matmul": "tf32", "kernels": "k"})]},
+            "precision in effect none against matmul tf32",
+        ),
     ],
 )
 @pytest.mark.parametrize("paired", [True, False])
@@ -314,6 +318,52 @@ def test_values_measured_differently_are_not_comparable(tmp_path, new, reason, p
     row = the_case(compared(tmp_path))
     assert (row.change, row.reason, row.ratio) == (Change.NOT_COMPARABLE, reason, None)
     assert row.next_step == "measure both sides in the same way"
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ({"n": 1}, {"n": "1"}, 'parameters {"n":1} against {"n":"1"}'),
+        ({"n": True}, {"n": "true"}, 'parameters {"n":true} against {"n":"true"}'),
+        ({"a": "1,b=2"}, {"a": 1, "b": 2}, 'parameters {"a":"1,b=2"} against {"a":1,"b":2}'),
+    ],
+)
+def test_parameters_that_look_alike_are_not_the_same(tmp_path, old, new, reason, paired):
+    """Their case ids are equal, and they are other questions."""
+    cases = [SyntheticCase(Case("launch", "op", params)) for params in (old, new)]
+    assert cases[0].case.case_id == cases[1].case.case_id
+    for number in range(4):
+        name = f"round-{number}" if paired else ""
+        one_run(tmp_path, "old", name, measured=cases[:1])
+        one_run(tmp_path, "new", name, measured=cases[1:], factor=0.5)
+    row = the_case(compared(tmp_path))
+    assert (row.change, row.reason) == (Change.NOT_COMPARABLE, reason)
+
+
+def test_precision_in_effect_decides_under_one_name(tmp_path):
+    """Both call it fp32; torch computed the candidate in TF32."""
+    ieee = {"precision.matmul": "ieee", "precision.convolution": "ieee"}
+    facts = [ieee, {**ieee, "precision.convolution": "tf32"}, {**ieee, "algorithm": "other"}]
+    wide, fast, same = (synthetic.replace(CASE, facts=one) for one in facts)
+    rounds(tmp_path, 4, old={"measured": [wide]}, new={"measured": [fast], "factor": 0.4})
+    row = the_case(compared(tmp_path))
+    assert row.change is Change.NOT_COMPARABLE
+    assert row.reason == (
+        "precision in effect convolution ieee, matmul ieee against convolution tf32, matmul ieee"
+    )
+    rounds(tmp_path, 4, {"measured": [wide]}, {"measured": [same]}, campaign="algorithms")
+    assert the_case(compared(tmp_path, campaign="algorithms")).change is not Change.NOT_COMPARABLE
+
+
+def test_different_margins_are_said(tmp_path):
+    rounds(tmp_path, 4, new={"measured": [synthetic.replace(CASE, margin=0.05)]})
+    found = compared(tmp_path)
+    note = "1 case was measured with different margins (launch/op[metric=submit]: 2 % and 5 %)"
+    assert f"{note}; the larger one counts" in found.notes
+    assert the_case(found).margin == 0.05
+    rounds(tmp_path, 4, campaign="alike")
+    assert not any("margins" in note for note in compared(tmp_path, campaign="alike").notes)
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,26 @@ def test_other_calls_a_sample_are_not_comparable(tmp_path):
     assert (row.change, row.reason) == (Change.NOT_COMPARABLE, "calls a sample 100 against 7")
 
 
+def test_a_contrast_of_precisions_is_one_and_another_with_other_precisions_is_not(tmp_path):
+    facts = {"fp32": {"precision.matmul": "ieee"}, "tf32": {"precision.matmul": "tf32"}}
+    for number in range(4):
+        rows = [
+            synthetic.measurement(
+                SyntheticCase(Case("f", "op", {"precision": p, "benchmark": b}), facts=facts[p if b else q]),
+                synthetic.times(RNG, 1e-4, Noise(), 5),
+                position=number % 2,
+            )
+            for p, q in (("fp32", "tf32"), ("tf32", "fp32"))
+            for b in (True, False)
+        ]
+        synthetic.write_run(tmp_path, synthetic.run_info("demo", "here"), synthetic.identity(Machine()), rows)
+    asked = read(tmp_path, "precision", "fp32", "tf32").cases
+    assert {row.change for row in asked} & {Change.NOT_COMPARABLE} == set()
+    for row in read(tmp_path, "benchmark", "false", "true").cases:
+        assert row.change is Change.NOT_COMPARABLE
+        assert row.reason.startswith("precision in effect matmul ")
+
+
 @pytest.mark.parametrize(("orders", "said"), [([(0, 1)] * 3, True), ([(0, 1), (1, 0), (0, 1)], False)])
 def test_one_order_in_every_run_is_said(tmp_path, orders, said):
     for places in orders:
