@@ -6,7 +6,7 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench test lint clean
+.PHONY: help venv bench test lint gallery clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,13 +33,20 @@ $(VENV)/.test: $(VENV)/.bench pyproject.toml
 bench: venv $(VENV)/.cupy  ## measure this machine into results/local
 	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json
 
+$(VENV)/.notebooks: $(VENV)/.bench pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[$(BENCH_EXTRAS),notebooks]"
+	@touch $@
+
+gallery: $(VENV)/.notebooks  ## run the notebooks and write them as HTML into gallery/
+	$(BIN)/python -m nbconvert --to html --execute --output-dir gallery notebooks/*.ipynb
+
 lint: $(VENV)/.test  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 test: lint  ## install what is missing, check, and run the tests
-	$(BIN)/python -m pytest tests -m "not slow"
+	$(BIN)/python -m pytest tests -m "not slow" -n 2 --dist loadfile
 
 clean:  ## remove the environment and the caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build *.egg-info

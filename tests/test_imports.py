@@ -76,7 +76,7 @@ READING = [
     "claims.judging", "claims.derived", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
     "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
-    "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",
+    "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking", "inventory", "cells",
     "html.shipped", "formats", "formats.openmetrics", "formats.junit", "formats.showing",
 ]
 # fmt: on

@@ -7,15 +7,23 @@ from bench_lib import asked, sides, store
 from bench_lib.claims import judged
 from bench_lib.claims.judged import Verdicts
 from bench_lib.errors import UsageError
-from bench_lib.report import Subject
+from bench_lib.report import Campaign, Subject
+
+Known = dict[str, Campaign]  # campaigns read so far, by name
 
 
 def reported(
-    names: Sequence[str], campaign: str | None, results: Path, contrast: str | None, check: str | None = None
+    names: Sequence[str],
+    campaign: str | None,
+    results: Path,
+    contrast: str | None,
+    check: str | None = None,
+    known: Known | None = None,
 ) -> Subject:
     """Two sides, a contrast or a bridge compared, with all of its campaign and the claims judged on it.
 
-    Raises UsageError as `asked.compared` and `asked.bridged` do.
+    `known` keeps the campaigns for the next report. Raises UsageError as `asked.compared` and
+    `asked.bridged` do.
     """
     if len(names) > 2 and contrast is None:
         bridge, data = asked.bridged(names, campaign, results, check)
@@ -26,8 +34,10 @@ def reported(
     of_a_file = any(name.endswith(".json") for name in names)
     if of_a_file or comparison.campaign not in sides.campaigns(results):
         return Subject(comparison, data, bridge=bridge)
-    whole = store.load(results, [comparison.campaign])
-    return Subject(comparison, data, whole, bridge, _claims(results, comparison.campaign))
+    known, name = {} if known is None else known, comparison.campaign
+    if name not in known:
+        known[name] = Campaign(store.load(results, [name]), _claims(results, name))
+    return Subject(comparison, data, known[name], bridge)
 
 
 def _claims(results: Path, campaign: str) -> Verdicts | None:

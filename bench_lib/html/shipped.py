@@ -57,10 +57,10 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     listed = read(results / LIST)
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, and all reports go into a folder; name one with -o")
-    made = _Made()
+    made, known = _Made(), asking.Known()
     for one in listed:
         try:
-            made.cards.append(_card(one, _write_one(one, results, out)))
+            made.cards.append(_card(one, _write_one(one, results, out, known)))
             tell(str(out / f"{one.name}.html"))
         except CudaGainsError as error:
             made.failed.append({"question": one.question, "why": str(error).rstrip(".")})
@@ -71,8 +71,8 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     return writer.write_text(text, out / INDEX)
 
 
-def _write_one(one: Listed, results: Path, out: Path) -> Subject:
-    subject = asking.reported(one.sides, one.campaign, results, one.contrast, one.check)
+def _write_one(one: Listed, results: Path, out: Path, known: asking.Known) -> Subject:
+    subject = asking.reported(one.sides, one.campaign, results, one.contrast, one.check, known)
     report.write(subject, out / f"{one.name}.html")
     return subject
 

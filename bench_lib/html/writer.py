@@ -53,6 +53,11 @@ def page(title: str, sections: Sequence[Section]) -> str:
     )
 
 
+def fragment(sections: Sequence[Section]) -> str:
+    """The sections as HTML to stand inside another page: what a notebook shows."""
+    return render("cell.html.j2", sections=sections)
+
+
 def render(template: str, **values: Any) -> str:
     """A template of this package with the values given to it, and the style and script all pages share."""
     environment = Environment(

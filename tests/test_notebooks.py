@@ -1,0 +1,108 @@
+"""The notebooks run from top to bottom on what ships, are stored bare, and hold no logic."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from bench_lib import cells, gallery, sides
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NAMES = [
+    "01_what_was_measured",
+    "02_noise_and_calibration",
+    "03_upgrade_11.8_to_12.4",
+    "04_launch_latency",
+    "05_unified_memory",
+    "06_convolutions_and_amp",
+    "07_compile_resnet50",
+    "08_allreduce",
+    "09_claims",
+]
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_all_are_there():
+    assert [path.stem for path in NOTEBOOKS] == NAMES
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_bare_and_opens_with_its_parameters(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert all(not cell.outputs and cell.execution_count is None for cell in code(notebook))
+    first, second, *_ = code(notebook)
+    assert first.metadata["tags"] == ["parameters"]
+    assert all(isinstance(node, ast.Assign) for node in ast.parse(first.source).body)
+    assert second.source == "from bench_lib import cells"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_cell_calls_one_function_and_holds_no_logic(path):
+    for cell in code(read(path))[2:]:
+        tree = ast.parse(cell.source)
+        (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert ast.unparse(call.func).startswith("cells.")
+        assert all(isinstance(node, ast.Assign | ast.Expr) for node in tree.body)
+        if ast.unparse(call.func) == "cells.chart":
+            assert ast.literal_eval(call.args[2]) in gallery.KINDS
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """Every notebook run on the shipped campaigns: by name, the HTML of its cells that show something."""
+    out = tmp_path_factory.mktemp("notebooks")
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(out)]
+    halves = [
+        subprocess.Popen([*command, *map(str, NOTEBOOKS[i::2])], stderr=subprocess.PIPE) for i in (0, 1)
+    ]
+    for half in halves:
+        _, said = half.communicate(timeout=600)
+        assert half.returncode == 0, said.decode()
+    return {
+        path.stem: [output.data["text/html"] for cell in code(read(path))[2:] for output in cell.outputs]
+        for path in sorted(out.glob("*.ipynb"))
+    }
+
+
+def test_the_notebooks_run_on_what_ships(outputs):
+    shown = {name: len(code(read(ROOT / "notebooks" / f"{name}.ipynb"))) - 2 for name in NAMES}
+    assert {name: len(html) for name, html in outputs.items()} == shown
+    there = sides.campaigns(ROOT / "results")
+    assert "h200-cudart-ladder" in outputs["01_what_was_measured"][0]
+    assert "<svg" in outputs["04_launch_latency"][0]
+    assert "1.006" in "".join(outputs["04_launch_latency"])
+    for name, html in outputs.items():
+        campaigns = [c for c in there if c in (ROOT / "notebooks" / f"{name}.ipynb").read_text()]
+        if campaigns or name == "09_claims":
+            assert "Nothing to show yet" not in "".join(html), name
+        else:
+            assert "cuda-gains run" in html[0], name
+
+
+def test_a_cell_without_results_says_how_to_make_some(tmp_path):
+    shown = repr(cells.chart(tmp_path, "mine", "migration"))
+    assert "no campaign 'mine'" in shown
+    assert "cuda-gains run --stack here --rounds 5 --no-null --family unified_memory --campaign mine" in shown
+    shown = repr(cells.compared(tmp_path, "mine", "cudart-11.8", "cudart-12.4"))
+    assert "cuda-gains run --stack cudart-11.8 --stack cudart-12.4 --rounds 10 --campaign mine" in shown
+    assert repr(cells.forest(cells.compared(tmp_path, "mine", "a", "b"))).strip("# \n") == ""
+    assert "no chart 'migratio'" in repr(cells.chart(tmp_path, "mine", "migratio"))
+    assert "No campaign" in repr(cells.measured(tmp_path))
+
+
+def test_a_cell_escapes_what_results_say(tmp_path):
+    html = cells.chart(tmp_path, "<script>alert(1)</script>", "migration")._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
