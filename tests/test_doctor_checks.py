@@ -440,6 +440,8 @@ def test_which_compiled_code_a_gpu_runs(capability, archs, state):
         ("fabric-manager", {"gpu__fabric": "not started"}),  # a GPU given to a virtual machine by itself
         ("ranks", {"driver__devices": (DEVICE,)}),
         ("torch-import", {"torch": LAPTOP.torch}),
+        ("cupy", {"holds": ("torch",)}),
+        ("triton", {"holds": ()}),
         ("torch-build", {"torch__held": False, "torch__version": ""}),
         ("torch-libraries", {"torch__libraries": {}}),
     ],
@@ -472,6 +474,16 @@ def test_what_there_is_not_is_not_applicable(name, changes):
                     )
                 }
             },
+        ),
+        *(  # a stack of libraries by path, in a Python that has others: those are none of its business
+            (
+                name,
+                {
+                    "sites": ("/cache",),
+                    "torch__libraries": {"cudnn": library("cudnn", "8.9", "/cache/n/lib")},
+                },
+            )
+            for name in ("library-places", "cudnn-nccl")
         ),
         ("torch-parts", {"torch__unresolved": ("x: libcuda.so.1: cannot open",), "driver": CudaDriver()}),
         ("library-places", {"torch__libraries": {"cublas": library("cublas", "12.4", "/usr/lib")}}),

@@ -165,6 +165,9 @@ def test_a_runtime_alone_by_its_path(tmp_path, fake_wheels):
     assert found["torch-import"]["found"] == "the stack's libraries load", found["torch-import"]
     assert found["torch-libraries"]["found"] == "cudart 12.4"
     assert found["promises"]["state"] == "ok"
+    # What this Python has besides is not part of the stack.
+    for name in ("torch-needs", "torchvision", "triton", "cupy"):
+        assert found[name]["state"] == "not applicable", found[name]
 
 
 def test_the_five_facts():

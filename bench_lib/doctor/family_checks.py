@@ -58,6 +58,8 @@ def python_headers(s: Snapshot) -> Finding:
 
 def triton(s: Snapshot) -> Finding:
     """For torch.compile on a GPU: is Triton installed?"""
+    if "triton" not in s.holds:
+        return absent(f"stack {s.stack} holds no Triton")
     found = s.versions("triton") or s.versions("pytorch-triton")
     if found:
         return ok(f"{found[0].name} {found[0].version}")
@@ -70,6 +72,8 @@ def triton(s: Snapshot) -> Finding:
 
 def cupy(s: Snapshot) -> Finding:
     """Is CuPy there once, and built for the CUDA major of the stack?"""
+    if "cupy" not in s.holds:
+        return absent(f"stack {s.stack} holds no CuPy")
     found = [d for d in s.python.distributions if d.name.startswith("cupy")]
     names = sorted({d.name for d in found})
     if len(names) > 1:

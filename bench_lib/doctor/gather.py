@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from bench_lib.doctor.snapshot import (
 from bench_lib.doctor.variables import variables
 from bench_lib.environments import Environment
 from bench_lib.errors import UsageError
-from bench_lib.stacks import StackEntry
+from bench_lib.stacks import PACKAGES, StackEntry
 
 TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
 
@@ -60,7 +60,7 @@ def snapshot(
         driver=_driver(answers["driver"]),
         nvml=_nvml(answers["nvml"]),
         torch=torch,
-        python=_python(answers["python"]),
+        python=_python(answers["python"], known.holds),
     )
 
 
@@ -74,7 +74,8 @@ def of_this_process(
     return Snapshot(
         stack=entry.name,
         cuda=preflight.cuda_of(entry),
-        has_kernels=preflight.has_kernels(entry),
+        holds=tuple(name for name in PACKAGES if stacks.holds(entry, name)),
+        sites=tuple(map(str, stacks.sites(entry))),
         runtimes=len(runtimes),
         mixed_wheels=preflight.mixed_wheels(stacks.sites(entry)),
         shadowing=preflight.shadowing(environ.get("LD_LIBRARY_PATH", ""), wheels),
@@ -129,10 +130,13 @@ def _torch(answer: Answer) -> Torch:
     return found
 
 
-def _python(answer: Answer) -> Python:
+def _python(answer: Answer, holds: Sequence[str]) -> Python:
+    """What a stack does not hold is absent from it, whatever its Python has."""
+    foreign = tuple(name for name in PACKAGES if name not in holds)
     distributions = [
         Distribution(**{**one, "requires": tuple(one["requires"])})
         for one in answer.facts.get("distributions", ())
+        if not one["name"].startswith(foreign)
     ]
     found: Python = _made(Python, answer, distributions=tuple(distributions))
     return found

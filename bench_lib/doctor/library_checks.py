@@ -39,9 +39,9 @@ def library_places(s: Snapshot) -> Finding:
     if not s.torch.libraries:
         return absent("none was loaded")
     for component, one in _all(s):
-        inside = Path(one.path).is_relative_to(s.python.prefix or "/")
+        inside = any(Path(one.path).is_relative_to(place) for place in (s.python.prefix or "/", *s.sites))
         own = [d for d in s.python.distributions if d.name.startswith(f"nvidia-{component}-cu")]
-        if not inside and own and not any(Path(one.path).is_relative_to(d.folder) for d in own):
+        if not inside and own:
             shadowed = f"{own[0].name} {own[0].version} in {own[0].folder}"
             mend = f"take {Path(one.path).parent} out of LD_LIBRARY_PATH"
             return warn(f"{one.path} was loaded, which shadows {shadowed}", "the stack's own", mend)
@@ -62,14 +62,15 @@ def cudnn_nccl(s: Snapshot) -> Finding:
     if not loaded:
         return absent("none was loaded")
     for component, one in loaded.items():
-        own = [d for d in s.python.distributions if d.name.startswith(f"nvidia-{component}-cu")]
+        named = [d for d in s.python.distributions if d.name.startswith(f"nvidia-{component}-cu")]
+        own = [d for d in named if Path(one.path).is_relative_to(d.folder)]
         if own and not any(d.version == one.version or d.version.startswith(f"{one.version}.") for d in own):
             mend = "install the version that torch requires, and look at search-path"
             return warn(f"{component} {one.version} from {one.path}", f"{own[0].name} {own[0].version}", mend)
     for component, cuda in s.torch.built.items():
-        one, major = loaded.get(component), s.cuda.split(".")[0]
-        if one and major and cuda.split(".")[0] != major:
-            found = f"{component} {one.version} from {one.path}, built for CUDA {cuda}"
+        major, of = s.cuda.split(".")[0], loaded.get(component)
+        if of and major and cuda.split(".")[0] != major:
+            found = f"{component} {of.version} from {of.path}, built for CUDA {cuda}"
             return fail(found, f"one for CUDA {major}", "install the one that torch requires")
     nccl = loaded.get("nccl")
     if nccl and s.torch.nccl and s.torch.nccl != nccl.version:
