@@ -8,20 +8,31 @@ from bench_lib.bridge import Bridge, bridge
 from bench_lib.calibrate import Calibration
 from bench_lib.errors import UsageError
 from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.places import reading
 from bench_lib.store import Data
 
 LOCAL = "local"  # the campaign of plain pytest runs
 
 
-def campaigns(
-    names: Sequence[str], campaign: str | None, contrast: str | None = None, check: str | None = None
-) -> tuple[set[str], set[str]]:
-    """The campaigns that a command line names, and what may be one: a side is also a stack or an arm."""
+def folder(
+    results: str,
+    names: Sequence[str],
+    campaign: str | None,
+    contrast: str | None = None,
+    check: str | None = None,
+) -> Path:
+    """The folder to read; of a place elsewhere, with the campaigns that are asked for fetched into it.
+
+    A side is a campaign, or a stack or an arm: where it may be either, it is fetched if it is there.
+    Raises UsageError for a campaign that is not there, and Unreachable.
+    """
     sides_named = {name for name in names if not name.endswith(".json")}
     certain = {name.rpartition("/")[0] for name in sides_named if "/" in name}
     perhaps = {name for name in sides_named if "/" not in name}
     certain |= {name for name in (campaign or (LOCAL if contrast else None), check) if name}
-    return (certain, perhaps) if campaign or contrast else (certain | perhaps, set())
+    if not (campaign or contrast):
+        certain, perhaps = certain | perhaps, set()
+    return reading.folder(results, certain, perhaps)
 
 
 def compared(

@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from synthetic import cases, write_campaign
 
-from bench_lib import merge, store
+from bench_lib import asked, merge, store
 from bench_lib.campaign_rounds import next_index
 from bench_lib.campaign_sharing import Sharing
 from bench_lib.errors import Unreachable, UsageError
@@ -261,6 +261,30 @@ def test_a_reading_command_fetches_what_it_names(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in reading.whole(url).glob("[!.]*")) == ["after", "before", "other"]
     with pytest.raises(UsageError, match=r"no campaign 'befor' at file:.*; did you mean 'before'"):
         reading.folder(url, ["befor"])
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "certain", "perhaps"),
+    [
+        (["before", "after"], {}, {"before", "after"}, set()),
+        (["a", "b"], {"campaign": "c"}, {"c"}, {"a", "b"}),
+        (["before/a", "b"], {"campaign": "c"}, {"before", "c"}, {"b"}),
+        (["x/before.json", "after.json"], {}, set(), set()),
+        ([], {"contrast": "runtime=1:2"}, {"local"}, set()),
+        (["a"], {"contrast": "runtime=1:2", "campaign": "c"}, {"c"}, {"a"}),
+        (["a", "b", "d"], {"campaign": "c", "check": "apart"}, {"c", "apart"}, {"a", "b", "d"}),
+    ],
+)
+def test_which_campaigns_a_command_line_names(
+    monkeypatch: pytest.MonkeyPatch,
+    names: list[str],
+    given: dict[str, str],
+    certain: set[str],
+    perhaps: set[str],
+) -> None:
+    monkeypatch.setattr(reading, "folder", lambda *asked_for: asked_for)
+    given = {"campaign": None} | given
+    assert asked.folder("s3://b", names, **given) == ("s3://b", certain, perhaps)
 
 
 def test_a_reading_command_says_what_is_only_here(

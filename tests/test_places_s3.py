@@ -220,9 +220,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 def test_pytest_puts_its_run(runs: Runs, bucket: str) -> None:
-    runs.write(
-        ONE_CASE + "    import sys\n    assert 'fsspec' not in sys.modules  # nothing of it disturbs\n"
-    )
+    runs.write(ONE_CASE + "    import sys\n    assert 'fsspec' not in sys.modules\n")
     url = f"s3://{bucket}/team"
     done = runs.pytest(f"--results={url}", "--benchmark-json=run.json", "--device=cpu")
     assert done.ret == 0

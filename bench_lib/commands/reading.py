@@ -50,20 +50,6 @@ class FailOn(StrEnum):
     UNCLEAR = "unclear"
 
 
-def _folder(
-    results: str,
-    sides: list[str] | None,
-    campaign: str | None,
-    contrast: str | None = None,
-    check: str | None = None,
-) -> Path:
-    """The folder to read; of a place elsewhere, with the campaigns that are asked for."""
-    from bench_lib import asked
-    from bench_lib.places import reading
-
-    return reading.folder(results, *asked.campaigns(sides or (), campaign, contrast, check))
-
-
 def compare(
     sides: Sides = None,
     campaign: Campaign = None,
@@ -79,7 +65,7 @@ def compare(
     from bench_lib import asked
     from bench_lib.formats import showing
 
-    folder = _folder(results, sides, campaign, contrast, check)
+    folder = asked.folder(results, sides or (), campaign, contrast, check)
     if len(sides or ()) > 2 and contrast is None:
         bridge, _ = asked.bridged(sides or (), campaign, folder, check)
         comparison = bridge.whole
@@ -108,7 +94,7 @@ def calibrate(
     """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
     from bench_lib import asked, calibrate_page
 
-    folder = _folder(results, [], campaign)
+    folder = asked.folder(results, [], campaign)
     calibrate_page.show(asked.calibrated(stack, campaign, folder, contrast), output)
 
 

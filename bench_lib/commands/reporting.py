@@ -35,6 +35,6 @@ def report(
         shipped.only_all(sides, campaign, contrast, check)
         typer.echo(shipped.write(reading.whole(results), out, lambda line: typer.echo(line, err=True)))
         return
-    folder = reading.folder(results, *asked.campaigns(sides or (), campaign, contrast, check))
+    folder = asked.folder(results, sides or (), campaign, contrast, check)
     subject = asking.reported(sides or (), campaign, folder, contrast, check)
     typer.echo(reports.write(subject, out))
