@@ -105,6 +105,7 @@ class Plan:
     def arguments(self, stack_name: str) -> list[str]:
         """The arguments of pytest in a process of `stack_name`."""
         words = [str(self.benchmarks), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
+        words += ["--capture=sys"]  # what C code prints goes to the log, which is kept short
         words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
         words += ["--ranks", self.ranks] if self.ranks != _ALL else []

@@ -192,7 +192,8 @@ def conform(name: str, found: pa.Table, wanted: Collection[str] | None = None) -
             columns.append(pa.nulls(found.num_rows, field.type))
             continue
         try:
-            columns.append(found[field.name].cast(field.type))
+            column = found[field.name]
+            columns.append(column if column.type == field.type else column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise DataError(f"column {field.name!r} is not {field.type}: {error}") from None
     return pa.table(columns, schema=pa.schema(declared, metadata=SCHEMAS[name].metadata))

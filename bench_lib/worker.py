@@ -11,6 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from bench_lib import guard
 from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, Unavailable, WrongResult
 
 Handler = Callable[[Any], Any]
@@ -113,6 +114,7 @@ def _serve(
 ) -> None:
     """The worker's life: make the handler, then answer until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session; it ends us
+    guard.die_with_parent()  # of the server, which ends with the session, by kill -9 too
     handler = _answer(connection, lambda _: make(*arguments), None, keep=True)
     with suppress(EOFError, OSError):
         while handler is not None:
