@@ -58,6 +58,7 @@ FAULTS: list[tuple[str, dict[str, Any], State, list[str]]] = [
     ("gpu", {"driver": NOTHING, "host__nodes": {}, "host__container": "lxc"}, FAIL, ["the host's GPUs"]),
     ("gpu", {"driver": NOTHING, "host__module_version": ""}, FAIL, ["no NVIDIA driver loaded", "modprobe"]),
     ("gpu", {"driver": NOTHING}, FAIL, ["see driver-starts"]),
+    ("gpu", {"driver": error(802), "host__nodes": {}, "host__container": "docker"}, FAIL, ["does not start"]),
     ("driver-library", {"driver": CudaDriver()}, FAIL, ["cannot be loaded", "compute,utility"]),
     ("driver-library", {"driver__library": "/usr/local/cuda/lib64/stubs/libcuda.so"}, FAIL, ["stub"]),
     ("driver-library", {"driver__library": "/usr/local/cuda/compat/libcuda.so.1"}, WARN, ["compat", "804"]),
@@ -379,6 +380,20 @@ def test_a_laptop_without_gpu_and_torch_is_no_fault():
 def test_every_check_bears_a_machine_that_tells_nothing(snapshot):
     for answer in checks.look(snapshot):
         assert answer.finding.found
+
+
+def test_a_gpu_that_only_libcuda_tells_of_is_one():
+    """As in sandboxes that hide /proc/driver, /dev and the PCI bus."""
+    hidden = made(host=LAPTOP.host)
+    assert hidden.nvidia
+    assert look("gpu", hidden).state is OK
+    assert look("device-nodes", hidden).state is ABSENT
+    broken = made(hidden, driver=error(999))
+    assert look("gpu", broken).state is look("driver-starts", broken).state is FAIL
+    assert look("torch-sees-gpu", made(broken, torch__available=False)).state is FAIL
+    none = made(hidden, driver=error(100))  # libcuda is installed, and there is nothing for it
+    assert not none.nvidia
+    assert look("gpu", none).state is look("driver-starts", none).state is ABSENT
 
 
 def test_a_fault_is_exit_code_3_and_a_doubt_is_none():

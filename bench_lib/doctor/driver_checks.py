@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from bench_lib import preflight
 from bench_lib.doctor.finding import Check, Finding, absent, fail, ok, warn
-from bench_lib.doctor.snapshot import Snapshot
+from bench_lib.doctor.snapshot import NO_DEVICE, Snapshot
 
 NO_GPU = "no NVIDIA GPU here"
 _HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -63,10 +63,12 @@ def gpu(s: Snapshot) -> Finding:
             ", ".join(f"{d.name} (compute capability {d.compute_capability})" for d in s.driver.devices)
         )
     hidden = next((n for n in _HIDING if n in s.variables and s.variables[n] in _HIDES), "")
-    if not s.host.nvidia:
+    if not s.nvidia:
         return absent(f"{NO_GPU}; what exists on a CPU is measured there")
     if hidden:
         return fail(f"{hidden}={s.variables[hidden]} hides every GPU", "a GPU to measure", f"unset {hidden}")
+    if s.driver.child.problem or s.driver.code not in (0, NO_DEVICE):
+        return fail("a GPU whose driver does not start", "a driver that starts", "see driver-starts")
     if s.host.container != "none" and not any(re.match(r"nvidia\d", node) for node in s.host.nodes):
         start = _WITH_GPU.get(s.host.container, "start it with the host's GPUs")
         return fail(
@@ -85,7 +87,7 @@ def driver_library(s: Snapshot) -> Finding:
     """Which libcuda is loaded: the driver's own, a compat package's or a stub?"""
     library = s.driver.library
     if not library:
-        if not s.host.nvidia:
+        if not s.nvidia:
             return absent(NO_GPU)
         return fail(
             "libcuda.so.1 cannot be loaded",
@@ -117,10 +119,10 @@ def driver_starts(s: Snapshot) -> Finding:
     if driver.devices:
         return ok(f"{len(driver.devices)} device{'s' if len(driver.devices) > 1 else ''}")
     if not driver.library:
-        return absent(NO_GPU if not s.host.nvidia else "no libcuda to start")
+        return absent(NO_GPU if not s.nvidia else "no libcuda to start")
     meaning, mend = _CODES.get(driver.code, ("", "look up the error in cuda.h, and at `dmesg`"))
     said = driver.error or "cuInit succeeded and shows no device"
-    if driver.code in (0, 100) and not s.host.nvidia:
+    if driver.code in (0, NO_DEVICE) and not s.nvidia:
         return absent(f"{said}: {NO_GPU}")
     return fail(f"{said}{f': {meaning}' if meaning else ''}", "a driver that starts", mend)
 
@@ -156,7 +158,7 @@ def driver_match(s: Snapshot) -> Finding:
     """Are libcuda and the loaded kernel module of one version?"""
     found = re.search(r"\.so\.(\d{3,}\.[\d.]+)$", s.driver.library)
     if not found or not s.host.module_version:
-        return absent("the version of one of the two is not known" if s.host.nvidia else NO_GPU)
+        return absent("the version of one of the two is not known" if s.nvidia else NO_GPU)
     if found[1] == s.host.module_version:
         return ok(f"both {found[1]}")
     compat = "compat" in PurePath(s.driver.library).parts
@@ -185,8 +187,10 @@ def kernel_module(s: Snapshot) -> Finding:
 
 def device_nodes(s: Snapshot) -> Finding:
     """Are the device files there, and may this user open them?"""
-    if not s.host.nvidia or s.host.wsl:
-        return absent("WSL has /dev/dxg instead" if s.host.wsl else NO_GPU)
+    if s.host.wsl:
+        return absent("WSL has /dev/dxg instead")
+    if not s.host.nvidia:
+        return absent("this sandbox shows none" if s.nvidia else NO_GPU)
     nodes = s.host.nodes
     wanted = [
         "nvidiactl",

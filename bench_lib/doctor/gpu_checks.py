@@ -16,7 +16,7 @@ def nvml(s: Snapshot) -> Finding:
     """Does NVML answer, which tells clocks, heat and who else is on the GPU?"""
     if s.nvml.gpus:
         return ok(f"{len(s.nvml.gpus)} GPUs")
-    if not s.host.nvidia:
+    if not s.nvidia:
         return absent(NO_GPU)
     said = s.nvml.child.story or s.nvml.error or "it shows no GPU"
     mend = "install nvidia-ml-py and remove the old package pynvml; runs go on without clocks and heat"
@@ -104,7 +104,7 @@ def mig(s: Snapshot) -> Finding:
 
 def mps(s: Snapshot) -> Finding:
     """Does a multi-process service stand between this process and the GPU?"""
-    if not s.host.nvidia:
+    if not s.nvidia:
         return absent(NO_GPU)
     if not s.host.mps:
         return ok("none")

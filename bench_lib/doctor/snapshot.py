@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 GIB = 1 << 30
+NO_DEVICE = 100  # cuda.h: CUDA_ERROR_NO_DEVICE
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,12 @@ class Snapshot:
         fitting = [gpu for gpu in self.nvml.gpus if gpu.uuid == uuid]
         slices = [gpu for gpu in self.nvml.gpus if gpu.settings.get("mig_mode") == "on"]
         return next(iter(fitting or (slices if uuid.startswith("MIG-") else ()) or self.nvml.gpus), None)
+
+    @property
+    def nvidia(self) -> bool:
+        """Whether anything says that there is a GPU, be it only libcuda, as in some sandboxes."""
+        alive = self.driver.devices or self.driver.code not in (0, NO_DEVICE)
+        return self.host.nvidia or bool(alive or (self.driver.library and self.driver.child.problem))
 
     def versions(self, name: str) -> list[Distribution]:
         """The installed distributions of a name, first come first served."""

@@ -39,7 +39,7 @@ def torch_build(s: Snapshot) -> Finding:
         return ok(f"{s.torch.version}, for CUDA {s.torch.cuda}")
     found = f"{s.torch.version} is built for the CPU"
     mend = "install a build for CUDA: https://pytorch.org/get-started/locally"
-    return fail(found, "a build for CUDA, because there is a GPU", mend) if s.host.nvidia else ok(found)
+    return fail(found, "a build for CUDA, because there is a GPU", mend) if s.nvidia else ok(found)
 
 
 def torch_sees_gpu(s: Snapshot) -> Finding:
@@ -49,7 +49,7 @@ def torch_sees_gpu(s: Snapshot) -> Finding:
     if s.torch.available:
         return ok(f"{s.torch.count} GPU: {s.torch.name}")
     said = f" ({s.torch.said.splitlines()[0]})" if s.torch.said else ""
-    if not s.host.nvidia:
+    if not s.nvidia:
         return absent(NO_GPU)
     mend = (
         "see driver-version and driver-starts"
