@@ -162,6 +162,8 @@ class Run:
         self.doubts = (*of_stack, *(finding.sentence for finding in doctor.values()))
         self._doubtful = {f"doctor.{name}": finding.found for name, finding in doctor.items()}
         self._doubtful |= {"doctor.stack": "; ".join(of_stack)} if of_stack else {}
+        if others := self.target.telemetry.other_processes():
+            self._doubtful["doctor.other-processes"] = str(others)
 
     def _info(self) -> RunInfo:
         task, options = self.task, self.options

@@ -2,8 +2,9 @@
 
 import re
 
+from bench_lib import preflight
 from bench_lib.doctor.driver_checks import NO_GPU
-from bench_lib.doctor.finding import Check, Finding, absent, fail, ok, warn
+from bench_lib.doctor.finding import Check, Finding, State, absent, fail, of_sentence, ok, warn
 from bench_lib.doctor.snapshot import Snapshot
 
 _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
@@ -60,10 +61,12 @@ def torch_sees_gpu(s: Snapshot) -> Finding:
 
 
 def gpu_code(s: Snapshot) -> Finding:
-    """Does torch hold compiled code for this GPU, or at least PTX that the driver can compile?"""
-    if not s.torch.archs or s.device is None:
-        return absent("torch names no architectures" if s.torch.version and s.device else NO_GPU)
+    """Does the stack hold compiled code for this GPU, or at least PTX that the driver can compile?"""
+    if s.device is None:
+        return absent(NO_GPU)
     capability = s.device.compute_capability
+    if not s.torch.archs:
+        return _by_release(s, f"{s.device.name} (compute capability {capability})", capability)
     major, minor = map(int, capability.split("."))
     listed = [_ARCH.fullmatch(arch) for arch in s.torch.archs]
     arch = [(f[1], int(f[2]), int(f[3]), f[4]) for f in listed if f]
@@ -77,6 +80,15 @@ def gpu_code(s: Snapshot) -> Finding:
     age = "a newer" if newer else "an older"
     mend = f"install {age} torch, or one for {age} CUDA"
     return fail(found, f"code for {capability}: 'no kernel image is available' otherwise", mend)
+
+
+def _by_release(s: Snapshot, name: str, capability: str) -> Finding:
+    """What the CUDA release is known to build for, where no list can be asked."""
+    if not s.has_kernels or not s.cuda:
+        return absent("the stack brings no compiled GPU code")
+    if said := preflight.gpu_unknown(s.cuda, capability, name):
+        return of_sentence(State.FAIL, said)
+    return ok(f"CUDA {s.cuda} builds for compute capability {capability}")
 
 
 def _runs(x: int, y: int, suffix: str, major: int, minor: int) -> bool:
