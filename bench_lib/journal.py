@@ -214,7 +214,7 @@ def append_status(path: Path, status: Status, reason: str) -> Row | None:
     case = {key: value for key, value in started.items() if key not in ("event", "at", "budget_seconds")}
     case |= {"status": status, "reason": reason}
     if isinstance(started.get("at"), int | float):
-        case["wall_seconds"] = time.time() - started["at"]
+        case["wall_seconds"] = max(time.time() - started["at"], 0.0)  # the clock may step back
     case.setdefault("family", str(case.get("case_id")).partition("/")[0])
     _append(path, "case", case)
     return case
