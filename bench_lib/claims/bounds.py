@@ -88,7 +88,7 @@ def _bound(claim: Claim, number: float) -> str:
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.3f}" if factor < 2 else f"{factor:.3g}"
+    return f"{factor:.3f}" if factor < 10 else f"{factor:.4g}"
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,174 @@
+"""benchmarks/claims.toml: every published claim is there, selects what exists, and has its verdict."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import fake_cuda
+import pytest
+
+from bench_lib import families, store
+from bench_lib.claims import judged, reading
+from bench_lib.claims.selecting import selected, values_of
+from bench_lib.claims.words import Effect, Kind, Verdict
+from bench_lib.replicates import params_of
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "benchmarks" / "claims.toml"
+RESULTS = ROOT / "results"
+SHIPPED = ["h200-convolutions", "h200-cudart-ladder", "h200-cudart-rounds"]
+READ = reading.read(FILE)
+FAMILIES = set(families.declared(ROOT / "benchmarks").values())
+MEASURABLE = [claim for claim in READ.claims if claim.kind is not Kind.FACT]
+
+
+def test_every_published_claim_is_there_once():
+    known = (ROOT / "tests" / "claim_ids.txt").read_text().split()
+    assert len(known) == 124
+    assert sorted(claim.id for claim in READ.claims) == known
+
+
+def test_every_claim_names_its_article_and_its_figure():
+    titles = {claim.source for claim in READ.claims}
+    assert len(titles) == 3
+    assert all("CUDA" in title and len(title) > 20 for title in titles)
+    assert all(claim.figure and claim.text for claim in READ.claims)
+
+
+def test_what_can_only_be_cited_says_what_was_found():
+    for claim in READ.claims:
+        assert claim.record_says == "open" or claim.record, claim.id
+
+
+def test_a_planned_family_is_not_there_yet_and_is_asked_for():
+    assert not set(READ.planned) & FAMILIES, "take a family that is there now from `planned`"
+    assert set(READ.planned) <= {family for claim in MEASURABLE for family in claim.families}
+
+
+@pytest.fixture(scope="session")
+def existing(fake_cuda_built, tmp_path_factory):
+    """Family, op and parameters of every case: collected on a (pretended) GPU, and of shipped campaigns.
+
+    What depends on the libraries at hand (runtimes of the ladders) is known from shipped campaigns alone.
+    """
+    folder = tmp_path_factory.mktemp("collected")
+    (folder / "locks").mkdir()
+    environment = {**os.environ, **fake_cuda.environment(fake_cuda_built, folder)}
+    environment |= {"COLLECTED_CASES": str(folder / "cases.json"), "PYTHONPATH": str(ROOT / "tests")}
+    command = [sys.executable, "-m", "pytest", "benchmarks", "--collect-only", "-q", "--full"]
+    done = subprocess.run(
+        [*command, "-p", "collected_cases"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = {tuple(case) for case in json.loads((folder / "cases.json").read_text())}
+    shipped = store.load(RESULTS, SHIPPED).cases[["family", "op", "params"]]
+    return cases | set(shipped.itertuples(index=False, name=None))
+
+
+def test_every_claim_selects_an_existing_case(existing):
+    """A scope that selects nothing would be `not measured` for ever, whatever is measured."""
+    for claim in MEASURABLE:
+        for scope in claim.cases:
+            if scope.family in READ.planned:
+                continue
+            assert scope.family in FAMILIES, f"{claim.id}: no file measures {scope.family!r}"
+            alone = replace(claim, cases=(scope,))
+            parameters = {contrast.parameter for contrast in claim.contrasts} or {""}
+            assert any(
+                selected(alone, family, op, params_of(params), parameter)
+                for family, op, params in existing
+                for parameter in parameters
+            ), f"{claim.id}: {scope} selects no case"
+
+
+AT_HAND = ("runtime", "nccl")  # what they can be depends on the libraries at hand
+
+
+def test_every_contrast_is_between_values_that_exist(existing):
+    for claim in MEASURABLE:
+        if set(claim.families) <= set(READ.planned):
+            continue
+        for contrast in claim.contrasts:
+            there = values_of(existing, claim, contrast.parameter)
+            assert there, f"{claim.id}: no selected case has {contrast.parameter!r}"
+            if contrast.parameter not in AT_HAND:
+                assert {contrast.baseline, contrast.candidate} <= there, f"{claim.id}: {there}"
+
+
+def test_a_group_is_a_parameter_of_the_selected_cases(existing):
+    for claim in MEASURABLE:
+        own = [
+            {"family", "op", *params_of(params)}
+            for family, op, params in existing
+            if selected(claim, family, op, params_of(params))
+        ]
+        if not own and set(claim.families) <= set(READ.planned):
+            continue
+        for group in claim.groups:
+            assert any(group in names for names in own), f"{claim.id}: {group}"
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    found = judged.judged(RESULTS, SHIPPED, FILE)
+    return {one.claim.id: one for one in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("launch-latency-small-kernels", Verdict.REFUTED),
+        ("runtime-api-basis", Verdict.SUPPORTED),
+        ("amp-speedup-multiple", Verdict.MIXED),
+        ("amp-accuracy-loss", Verdict.SUPPORTED),
+        ("near-theoretical-compute", Verdict.REFUTED),
+        ("cudnn-benchmark-speedup", Verdict.MIXED),
+        ("cudnn-benchmark-hurts-dynamic-shapes", Verdict.SUPPORTED),
+        ("resnet50-uses-winograd", Verdict.MIXED),
+        ("cudnn-multiple-algos", Verdict.SUPPORTED),
+        ("toolkit-not-above-driver-max", Verdict.REFUTED),
+        ("cudnn-930-in-124", Verdict.REFUTED),
+        ("nccl-218", Verdict.REFUTED),
+        ("nccl-2193", Verdict.REFUTED),
+        ("um-param-swap-latency", Verdict.NOT_MEASURED),
+        ("nccl-allreduce-latency-8xa100", Verdict.NOT_MEASURED),
+        ("tma-bandwidth-utilization", Verdict.NOT_MEASURED),
+    ],
+)
+def test_what_the_shipped_campaigns_say(verdicts, name, verdict):
+    assert verdicts[name].verdict is verdict
+
+
+def test_every_finding_of_the_shipped_campaigns_is_whole(verdicts):
+    measured = [one for one in verdicts.values() if one.findings and one.claim.kind is not Kind.FACT]
+    assert len(measured) == 7
+    for finding in (finding for one in measured for finding in one.findings):
+        assert finding.low <= finding.value <= finding.high
+        assert finding.shown
+        assert finding.n >= 3
+        assert finding.n_cases >= 1
+        assert finding.campaign in SHIPPED
+        assert finding.where == "on this GPU (NVIDIA H200), with this driver (580.159.04)"
+
+
+def test_a_toolkit_cannot_show_what_lives_in_the_driver(verdicts):
+    for finding in verdicts["launch-latency-small-kernels"].findings:
+        assert any("exchanging the toolkit cannot show" in note for note in finding.confounders)
+
+
+def test_whatever_is_not_measured_says_what_it_would_take(verdicts):
+    absent = [one for one in verdicts.values() if one.verdict is Verdict.NOT_MEASURED]
+    assert all(one.takes for one in absent)
+    compared = [one for one in absent if one.claim.kind is not Kind.FACT]
+    for one in compared:
+        planned = set(one.claim.families) & set(READ.planned)
+        assert ("which is planned" if planned else "cuda-gains run --stack") in one.takes, one.claim.id
+        assert one.claim.effect is not Effect.VALUE or "--stack here" in one.takes

@@ -1,0 +1,376 @@
+"""Made-up campaigns with a known truth, and the verdict that each gives a claim; from files to the page."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import synthetic
+from synthetic import Machine, Noise, SyntheticCase, canaries, write_campaign
+from typer.testing import CliRunner
+
+from bench_lib.claims import judged, pages
+from bench_lib.claims.words import Verdict
+from bench_lib.cli import app
+from bench_lib.errors import UsageError
+from bench_lib.model import Case, Work
+
+QUIET = Noise(process_sd=0.004)
+ONE = synthetic.cases(1)
+TRUTHS = (0.60, 0.70, 0.80, 0.85, 0.90, 0.95, 1.00, 1.10, 1.20)  # of `new` over `old`, a case each
+SIDES = 'baseline = { cudart = "11.8" }\ncandidate = { cudart = "12.4" }\n'
+
+
+def entry(kind, bound="", *, sides=SIDES, cases='{ family = "launch" }', more="", name="mine"):
+    return (
+        f'[[claim]]\nid = "{name}"\nclaim = "a sentence"\nsource = "a slide"\nfigure = "30 %"\n'
+        f'kind = "{kind}"\n{bound}\n{f"cases = [{cases}]" if cases else ""}\n{sides}{more}\n'
+    )
+
+
+def case(op="op", family="launch", scale=None, quantities=None, flop=None, **params):
+    asked = Case(family, op, params or {"metric": "submit"})
+    more = {"scale": scale or {}, "quantities": quantities or {}, "work": Work(flop=flop)}
+    return SyntheticCase(asked, 100e-6, 0.02, **more)
+
+
+def campaign(results, factor=1.0, measured=None, name="demo", rounds=6, null=False, **more):
+    """A campaign of two CUDA runtimes, `new` taking `factor` times as long."""
+    stacks = {"old": 1.0, "new": factor}
+    known = measured or [*canaries(), *ONE]
+    more = {"rounds": rounds, "null": null, "noise": QUIET, "samples": 5, **more}
+    write_campaign(results, name, stacks, measured=known, **more)
+
+
+@pytest.fixture(scope="module")
+def truths(tmp_path_factory):
+    """One campaign in which each case has a truth of its own; `kernels` are stored with them."""
+    results = tmp_path_factory.mktemp("truths")
+    facts = {"kernels": "sm80_Winograd_kernel"}
+    known = [replace(case(f"x{truth:.2f}", scale={"new": truth}), facts=facts) for truth in TRUTHS]
+    campaign(results, measured=[*canaries(), *known], rounds=8)
+    return results
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """The verdict on one claim of everything under the results folder."""
+
+    def run(text, campaigns=None, results=tmp_path / "results"):
+        path = tmp_path / "claims.toml"
+        path.write_text(text)
+        (found,) = judged.judged(results, campaigns, path)
+        return found
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a campaign into the results folder of `judge`; see `campaign`."""
+    return partial(campaign, tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind", "bound", "verdict", "more"),
+    [
+        (0.70, "up to", "value = 0.30", Verdict.SUPPORTED, False),
+        (0.60, "up to", "value = 0.30", Verdict.SUPPORTED, True),
+        (0.95, "up to", "value = 0.30", Verdict.REFUTED, False),
+        (0.85, "about", "value = 0.15", Verdict.SUPPORTED, False),
+        (0.85, "at least", "value = 0.10", Verdict.SUPPORTED, False),
+        (0.95, "at least", "value = 0.10", Verdict.REFUTED, False),
+        (0.90, "range", "range = [0.08, 0.12]", Verdict.SUPPORTED, False),
+        (0.80, "range", "range = [0.08, 0.12]", Verdict.SUPPORTED, True),
+        (1.20, "range", "range = [0.08, 0.12]", Verdict.REFUTED, False),
+        (0.90, "exists", "", Verdict.SUPPORTED, False),
+        (1.00, "exists", "", Verdict.REFUTED, False),
+        (1.10, "exists", "", Verdict.REFUTED, False),
+    ],
+)
+def test_a_campaign_of_two_stacks(truths, judge, factor, kind, bound, verdict, more):
+    one = f'{{ family = "launch", op = "x{factor:.2f}" }}'
+    found = judge(entry(kind, bound, cases=one), results=truths)
+    assert (found.verdict, found.and_more) == (verdict, more)
+    (finding,) = found.findings
+    assert finding.value == pytest.approx(1 - factor, abs=0.01)
+    assert finding.low < finding.value < finding.high
+    assert (finding.n, finding.n_cases, finding.campaign) == (8, 1, "demo")
+    assert (finding.baseline, finding.candidate) == ("old", "new")
+    assert finding.stacks == "cudart 11.8 -> 12.4"
+    assert finding.where == "on this GPU (NVIDIA H200), with this driver (580.159)"
+
+
+TWO = '{ family = "launch", op = "x0.80" }, { family = "launch", op = "x1.00" }'
+
+
+def test_groups_that_disagree_are_mixed(truths, judge):
+    found = judge(entry("exists", cases=TWO, more='groups = ["op"]'), results=truths)
+    assert found.verdict is Verdict.MIXED
+    assert {one.group: one.verdict for one in found.findings} == {
+        "op=x0.80": Verdict.SUPPORTED,
+        "op=x1.00": Verdict.REFUTED,
+    }
+    assert found.reason.startswith("1 supported, 1 refuted of 2 findings")
+
+
+def test_without_groups_one_case_shows_what_exists(truths, judge):
+    assert judge(entry("exists", cases=TWO), results=truths).verdict is Verdict.SUPPORTED
+
+
+def test_campaigns_that_disagree_are_mixed_and_one_can_be_asked_alone(write, judge):
+    write(0.7, name="good")
+    write(1.0, name="bad", seed=1)
+    text = entry("up to", "value = 0.30")
+    assert judge(text).verdict is Verdict.MIXED
+    assert judge(text, ["good"]).verdict is Verdict.SUPPORTED
+    assert judge(text, ["bad"]).verdict is Verdict.REFUTED
+    with pytest.raises(UsageError, match=r"no campaign 'god'.*did you mean 'good'"):
+        judge(text, ["god"])
+
+
+def test_at_the_bound_more_rounds_are_asked_for(write, judge):
+    write(0.91, rounds=4, seed=1)
+    found = judge(entry("at least", "value = 0.10\ntolerance = 0.01"))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "more rounds should settle it" in found.takes
+
+
+def test_sides_that_never_shared_a_round_settle_nothing(write, judge):
+    write(0.7, interleaved=False)
+    found = judge(entry("up to", "value = 0.30"))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "never shared a round" in found.reason
+    assert found.findings[0].value == pytest.approx(0.3, abs=0.01)
+    assert "interleaved rounds" in found.takes
+
+
+def test_a_machine_that_changed_settles_nothing(write, judge):
+    moved = [replace(one, scale={"new": 1.3}) for one in canaries()]
+    write(0.7, [*moved, *ONE])
+    found = judge(entry("up to", "value = 0.30"))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "the canaries moved" in found.reason
+    assert any("THE MACHINE CHANGED" in note for note in found.findings[0].confounders)
+
+
+def test_several_components_that_differ_are_named(write, judge):
+    old, new = synthetic.cudart("11.8"), synthetic.cudart("12.4") | {"python.version": "3.13.0"}
+    write(0.7, identities={"old": old, "new": new})
+    (finding,) = judge(entry("up to", "value = 0.30")).findings
+    assert finding.verdict is Verdict.SUPPORTED
+    assert any(note.startswith("confounded: cudart 11.8 -> 12.4, python") for note in finding.confounders)
+
+
+def test_an_effect_of_the_driver_cannot_be_shown_by_a_toolkit(truths, judge):
+    (driven,) = judge(entry("exists", more='lives_in = "driver"'), results=truths).findings
+    (other,) = judge(entry("exists"), results=truths).findings
+    told = [note for note in driven.confounders if note not in other.confounders]
+    assert len(told) == 1
+    assert "exchanging the toolkit cannot show what another driver does" in told[0]
+
+
+def test_of_several_candidates_the_nearest_is_compared(judge, tmp_path):
+    old, new = synthetic.cudart("11.8"), synthetic.cudart("12.4")
+    far = new | {"python.version": "3.13.0"}
+    stacks = {"old": 1.0, "far": 0.5, "near": 0.7}
+    identities = {"old": old, "far": far, "near": new}
+    more = {"rounds": 4, "samples": 5, "null": False, "noise": QUIET}
+    write_campaign(tmp_path / "results", "demo", stacks, measured=ONE, identities=identities, **more)
+    (finding,) = judge(entry("up to", "value = 0.30")).findings
+    assert finding.candidate == "near"
+
+
+def test_a_contrast_of_several_pairs_of_sides(write, judge):
+    factors = {"eager": 1.0, "a": 0.5, "b": 1.0}
+    write(1.0, [case(execution=name, scale={"*": factor}) for name, factor in factors.items()])
+    sides = 'contrast = ["execution=eager:a", "execution=eager:b"]\ninside = { cudart = "11.8" }\n'
+    found = judge(entry("at least", 'value = 0.9\neffect = "speed-up"', sides=sides))
+    assert found.verdict is Verdict.MIXED
+    assert [one.group for one in found.findings] == ["execution=eager:a", "execution=eager:b"]
+    assert found.findings[0].shown == "1.991x [1.976, 2.006] as fast"
+
+
+def test_a_quantity_and_a_value(write, judge):
+    held = [case(side=name, quantities={"peak_nbytes": size}) for name, size in (("a", 1e9), ("b", 8e8))]
+    write(1.0, held)
+    inside = 'inside = { cudart = "11.8" }\n'
+    lower = entry("about", 'value = 0.2\nunit = "peak_nbytes"', sides=f'contrast = "side=a:b"\n{inside}')
+    assert judge(lower).findings[0].shown == "peak_nbytes -20.0 % [-20.0, -20.0]"
+    value = 'range = [7e8, 9e8]\nunit = "peak_nbytes"\neffect = "value"\ntolerance = 0.0'
+    found = judge(entry("range", value, sides=inside, cases='{ family = "launch", side = "b" }'))
+    assert (found.verdict, found.findings[0].value) == (Verdict.SUPPORTED, pytest.approx(8e8))
+
+
+def test_a_share_of_the_peak_is_derived_from_flop_and_time(write, judge):
+    write(1.0, [case(precision="fp16", flop=0.5 * 989.4e12 * 100e-6)])
+    bound = 'value = 0.5\nunit = "peak_share"\neffect = "value"'
+    found = judge(entry("about", bound, sides='inside = { cudart = "11.8" }\n'))
+    assert (found.verdict, found.findings[0].value) == (Verdict.SUPPORTED, pytest.approx(0.5, rel=0.02))
+
+
+def test_what_was_measured_on_a_cpu_or_with_fewer_ranks_does_not_count(tmp_path, judge):
+    results, names = tmp_path / "results", ("a", "b")
+    for number in range(5):
+        rows = [
+            replace(synthetic.measurement(case(family="reduce", way=name), [factor * 1e-4] * 5), world_size=2)
+            for name, factor in zip(names, (1.0 + number * 1e-3, 0.7), strict=True)
+        ]
+        synthetic.write_run(results, synthetic.run_info("two", "here"), synthetic.identity(Machine()), rows)
+        on_cpu = synthetic.run_info("cpu", "here", device="cpu")
+        synthetic.write_run(results, on_cpu, synthetic.identity(Machine()), rows)
+
+    def verdict(needs):
+        sides = f'contrast = "way=a:b"\nneeds = "{needs}"\n'
+        return judge(entry("up to", "value = 0.30", sides=sides, cases='{ family = "reduce" }'))
+
+    assert verdict("8 GPUs").verdict is Verdict.NOT_MEASURED
+    assert [one.campaign for one in verdict("2 GPUs").findings] == ["two"]
+    assert [one.campaign for one in verdict("no GPU").findings] == ["cpu", "two"]
+
+
+UNKNOWN = 'baseline = { torch = "1.0" }\ncandidate = { torch = "9.9" }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (entry("exists"), "--stack cudart-11.8 --stack cudart-12.4 --rounds 10 --family launch"),
+        (entry("exists", sides='contrast = "a=b:c"\n'), "--stack here --no-null --rounds 10"),
+        (entry("exists", more='needs = "8 GPUs"'), "8 GPUs; at least 10 rounds"),
+        ('planned = ["launch"]\n' + entry("exists"), "the family launch, which is planned"),
+        (entry("exists", sides=UNKNOWN), "(torch 9.9)"),
+    ],
+)
+def test_what_is_not_measured_says_what_it_would_take(judge, text, told):
+    found = judge(text)
+    assert found.verdict is Verdict.NOT_MEASURED
+    assert told in found.takes
+
+
+def fact(check, record=""):
+    return entry("fact", f"check = {check}\n{record}", sides="", cases="")
+
+
+def look(name, **given):
+    """A check as it stands in a claims file."""
+    keys = {"look": name, **given}
+    return "{ " + ", ".join(f'"{key.replace("_", ".")}" = "{value}"' for key, value in keys.items()) + " }"
+
+
+NOWHERE = look("installed", package="no-such-package", requires="x")
+PLUGGY = look("installed", package="pytest", requires="^pluggy")
+MAIN = {"package": "pytest", "path": "_pytest/main.py", "contains": "class Session"}
+LAUNCHES = {"family": "launch", "named": "kernels"}
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "told"),
+    [
+        (look("version", of="cudart", **{"is": "12.4"}, python="3.12"), Verdict.MIXED, "demo/new loaded"),
+        (look("version", of="python", **{"is": "3.12"}, cudart="11.8"), Verdict.SUPPORTED, "python 3.12.3"),
+        (look("version", of="nccl", **{"is": "2.18"}, cudart="12.4"), Verdict.REFUTED, "nccl 2.21.5"),
+        (
+            look("version", of="cudart", **{"is": "12.4"}, driver_cuda="13.0", absent="yes"),
+            *(Verdict.REFUTED, "demo/new loaded cudart 12.4, beside driver.cuda 13.0"),
+        ),
+        (PLUGGY, Verdict.SUPPORTED, "requires pluggy"),
+        (look("installed", package="pytest", requires="^torch"), Verdict.REFUTED, "nothing like"),
+        (look("installed", package="pytest", version="0.1", requires="x"), Verdict.NOT_MEASURED, ""),
+        (NOWHERE, Verdict.NOT_MEASURED, ""),
+        (look("file", **MAIN), Verdict.SUPPORTED, "_pytest/main.py of pytest"),
+        (look("file", **MAIN, absent="yes"), Verdict.REFUTED, "holds 'class Session'"),
+        (look("file", **{**MAIN, "path": "no/such.py"}), Verdict.NOT_MEASURED, ""),
+        (look("stored", **LAUNCHES, contains="winograd"), Verdict.SUPPORTED, "stored kernels with"),
+        (look("stored", **LAUNCHES, contains="fft"), Verdict.REFUTED, "stored no kernels with"),
+        (f"[{look('stored', **LAUNCHES, contains='fft')}, {PLUGGY}]", Verdict.MIXED, "pluggy"),
+    ],
+)
+def test_a_fact_is_looked_up_in_the_real_thing(truths, judge, check, verdict, told):
+    found = judge(fact(check), results=truths)
+    assert found.verdict is verdict
+    assert told in found.reason
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict"),
+    [
+        ("supported", Verdict.SUPPORTED),
+        ("refuted", Verdict.REFUTED),
+        ("mixed", Verdict.MIXED),
+        ("open", Verdict.NOT_MEASURED),
+    ],
+)
+def test_where_nothing_can_be_looked_at_the_record_is_cited(judge, says, verdict):
+    found = judge(fact(NOWHERE, f'record = "as the notes say"\nrecord_says = "{says}"'))
+    assert found.verdict is verdict
+    assert "as the notes say" in found.reason
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["claims", *map(str, arguments)])
+
+
+@pytest.fixture
+def command(write, tmp_path):
+    """The command's arguments for a refuted claim and one that was not measured."""
+    write(1.0)
+    path = tmp_path / "claims.toml"
+    path.write_text(
+        entry("up to", "value = 0.30") + entry("exists", cases='{ family = "none" }', name="other")
+    )
+    return ("--results", tmp_path / "results", "--claims", path)
+
+
+def test_strict_is_the_exit_code(command):
+    assert run(*command).exit_code == 0
+    assert run(*command, "--strict").exit_code == 1
+    assert run(*command, "--strict", "--campaign", "demo").exit_code == 1
+
+
+def test_the_table_says_everything_that_a_verdict_needs(command):
+    shown = " ".join(run(*command).output.split())
+    for told in (
+        *("1 measured: 1 refuted", "1 not measured", "up to 30 % less time", "on this GPU (NVIDIA H200)"),
+        *("with this driver (580.159)", "cudart 11.8 -> 12.4", "a slide: 30 %", "cuda-gains run --stack"),
+    ):
+        assert told in shown
+
+
+def test_json_holds_every_finding(command):
+    document = json.loads(run(*command, "--format", "json").output)
+    assert document["counts"] == {
+        **dict.fromkeys(["supported", "mixed", "inconclusive"], 0),
+        "refuted": 1,
+        "not measured": 1,
+    }
+    one, other = document["claims"]
+    assert (one["verdict"], one["claim"]["bound"]) == ("refuted", "up to 30 % less time")
+    (finding,) = one["findings"]
+    assert finding["low"] < finding["value"] < finding["high"]
+    assert finding["where"].startswith("on this GPU")
+    assert other["takes"]
+
+
+def test_hostile_text_is_shown_as_letters(truths, tmp_path):
+    path = tmp_path / "claims.toml"
+    nasty = "<script>alert(1)</script> [bold]\\u001b[31m | `x`"
+    path.write_text(entry("up to", "value = 0.30").replace("a sentence", nasty).replace("mine", nasty))
+    command = ("--results", truths, "--claims", path)
+    table, page = run(*command).output, run(*command, "--format", "md").output
+    assert "\x1b" not in table + page
+    assert "<script>alert(1)</script>" in table
+    assert "<script>" not in page
+
+
+def test_a_damaged_file_is_named_and_the_rest_is_judged(write, tmp_path):
+    write(0.7)
+    broken = tmp_path / "results" / "broken" / "runs" / "x.parquet"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"PAR1 no more")
+    path = tmp_path / "claims.toml"
+    path.write_text(entry("up to", "value = 0.30"))
+    found = judged.verdicts(tmp_path / "results", None, path)
+    assert found.claims[0].verdict is Verdict.SUPPORTED
+    assert str(broken) in dict(found.left_out)
+    assert [str(section.title) for section in pages.sections(found)][-1] == "Left out"
