@@ -17,8 +17,8 @@ from bench_lib.errors import NotApplicable, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from bench_lib.collectives.asked import Loaded
     from bench_lib.collectives.choices import Choices
     from bench_lib.collectives.sweep import Group
     from bench_lib.ranks.world import World
@@ -39,6 +39,7 @@ TORCH, NATIVE, REPLAY = (
 )
 OUT, OUT_REPLAY = ("nccl", "nccl", "out", "call"), ("nccl", "nccl", "out", "graph")
 ON_CPU = ("torch", "gloo", "in", "call")
+OF_STACK = "stack"  # the name of a stack's own library
 NAMES = "api,backend,place,launch,dtype,nbytes"
 
 
@@ -66,20 +67,22 @@ def other_grid() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Path]:
-    """The libnccl that is called by path: the first of --nccl, else the stack's; also in this process.
+def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Loaded]:
+    """The libnccl that is called by path: the first of --nccl, by its name there, else the stack's.
 
-    It is loaded here too, so that the run's identity names it; nothing of it is called.
+    It is loaded in this process too, so that the run's identity has it; nothing of it is called.
     """
+    from bench_lib.collectives.asked import Loaded
     from bench_lib.nccl import found
 
     @cache
-    def get() -> Path:
+    def get() -> Loaded:
         from bench_lib.nccl.library import Nccl
 
-        given = found.named(request.config.getoption("nccl"))
-        path = next(iter(given.values()), None) or found.of_stack(stack, wheels)
-        return Nccl(path).path
+        given = [Loaded(*one) for one in found.named(request.config.getoption("nccl")).items()]
+        one = given[0] if given else Loaded(OF_STACK, found.of_stack(stack, wheels))
+        Nccl(one.path)
+        return one
 
     return get
 
@@ -87,7 +90,7 @@ def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Path]
 @pytest.fixture(scope="module")
 def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iterator[Callable[..., Group]]:
     """API and backend -> its ranks, brought up when they are first asked for."""
-    from bench_lib.collectives.sweep import Group, compiled, loaded
+    from bench_lib.collectives.sweep import Group
 
     made: list[Group] = []
 
@@ -98,10 +101,7 @@ def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iter
             device = "cpu" if backend == "gloo" else "cuda"
             made.append(Group(world, device, backend, largest_nbytes=largest(request, api, backend)))
         else:
-            one = loaded(library())
-            if world.size("cuda") > 1:
-                compiled(world, one)
-            made.append(Group(world, "cuda", "", (one,), largest(request, api, backend)))
+            made.append(Group(world, "cuda", "", (library(),), largest(request, api, backend)))
         return made[-1]
 
     yield get
@@ -143,13 +143,12 @@ def group(request: pytest.FixtureRequest, groups, on_gpu: bool, api: str, backen
 def choices(world: World, library) -> Iterator[Callable[[], Choices]]:
     """What NCCL chooses, by its log."""
     from bench_lib.collectives.choices import Choices
-    from bench_lib.collectives.sweep import loaded
 
     made: list[Choices] = []
 
     def get() -> Choices:
         if not made:
-            made.append(Choices(world, loaded(library())))
+            made.append(Choices(world, library()))
         return made[0]
 
     yield get
@@ -157,13 +156,20 @@ def choices(world: World, library) -> Iterator[Callable[[], Choices]]:
         one.close()
 
 
+def over(bench: Any, group: Group) -> None:
+    """What the machine adds to the key of a case: its ranks, what connects them, an NCCL given by path."""
+    ranks = group.connected()
+    bench.over(ranks.size, ranks.interconnect)
+    if group.library not in ("", OF_STACK):
+        bench.parameter("nccl", group.library)
+
+
 def measure(
     bench: Any, group: Group, choices: Callable[[], Choices], asked: Collective, backend: str
 ) -> None:
     """Measure one collective, and keep what NCCL chose for it."""
     try:
-        ranks = group.connected()
-        bench.over(ranks.size, ranks.interconnect)
+        over(bench, group)
         bench.record(group.series(asked, bench.policy, bench.telemetry, bench.budget_seconds))
     except MemoryError as error:
         if asked.nbytes not in BIG:
@@ -220,6 +226,6 @@ def bench_start(bench, group, api: str, backend: str, metric: str) -> None:
     from bench_lib.model import Series, Timing
 
     start = group.start()
-    bench.over(group.ranks.size, group.ranks.interconnect)
+    over(bench, group)
     seconds = start.init_seconds if metric == "init" else start.first_seconds
     bench.record(Series((seconds,), timing=Timing.HOST, facts=start.facts))

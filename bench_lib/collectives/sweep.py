@@ -3,13 +3,13 @@
 A group that was ended by a fault comes up again for the next case; what its start took is told once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from bench_lib.collectives import native_rank, torch_rank
 from bench_lib.collectives.asked import Collective, Connect, Loaded, NewId, Roll, SetUp, Versions, calls
-from bench_lib.errors import CudaGainsError
+from bench_lib.errors import Crashed, CudaGainsError, Hung, Unavailable
 from bench_lib.measure import measure
 from bench_lib.model import Policy, Series, Timing, Work
 from bench_lib.ranks.group import Ranks
@@ -18,6 +18,7 @@ from bench_lib.ranks.world import World
 from bench_lib.telemetry import Reader
 
 SET_UP_SECONDS = 120.0  # numbers of a gigabyte written, reduced, read and compared
+MOST_FAULTS = 3
 TAKE_SECONDS = 30.0  # one sample; longer is a hang
 COMPILE_SECONDS = 400.0  # PTX of all of NCCL's kernels took the driver 40 s
 
@@ -34,6 +35,29 @@ class Start:
     facts: dict[str, str] = field(default_factory=dict)
 
 
+class Faults:
+    """Faults in a row: after a few, nothing is tried any more, for each takes until its time is over."""
+
+    def __init__(self) -> None:
+        self._last: Exception | None = None
+        self._n = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count what is done inside; raises what the last fault was once there were MOST_FAULTS in a row.
+
+        What keeps ranks from a collective at all (Unavailable) is not looked for a second time.
+        """
+        if self._last is not None and (self._n >= MOST_FAULTS or isinstance(self._last, Unavailable)):
+            raise type(self._last)(f"{str(self._last).splitlines()[0]} (before; not tried again)")
+        try:
+            yield
+        except (Crashed, Hung, Unavailable) as error:
+            self._last, self._n = error, self._n + 1
+            raise
+        self._last, self._n = None, 0
+
+
 class Group:
     """The ranks of one API; `libraries` are the NCCLs that are called by path, none for torch's."""
 
@@ -41,7 +65,7 @@ class Group:
         self,
         world: World,
         device: str,
-        backend: str,
+        backend: str = "",
         libraries: Sequence[Loaded] = (),
         largest_nbytes: int = 8,
     ) -> None:
@@ -53,15 +77,27 @@ class Group:
         else:
             self.ranks = Ranks(world, torch_rank.make, size=size, device=device, backend=backend)
         self._start: dict[str, Start] = {}
+        self._world, self._faults = world, Faults()
+
+    @property
+    def library(self) -> str:
+        """The name of the first library that is called by path, "" where it is torch that calls."""
+        return self._libraries[0].name if self._libraries else ""
 
     def connected(self) -> Ranks:
         """The ranks, up and checked. Raises what `Ranks.ask` raises."""
         if not self.ranks.started:
-            self.ranks.start()
-            for name in [one.name for one in self._libraries] or [""]:
-                start = self._connect(name)
-                self._start.setdefault(name, start)
+            with self._faults.counted():
+                self._bring_up()
         return self.ranks
+
+    def _bring_up(self) -> None:
+        if len(self._libraries) == 1 and self.ranks.size > 1 and not self._start:
+            compiled(self._world, self._libraries[0])
+        self.ranks.start()
+        for name in [one.name for one in self._libraries] or [""]:
+            start = self._connect(name)
+            self._start.setdefault(name, start)
 
     def start(self, library: str = "") -> Start:
         """What the first start took; of the first library unless one is named."""
@@ -91,10 +127,11 @@ class Group:
         Raises WrongResult before any timing.
         """
         ranks, n = self.connected(), calls(asked.nbytes)
-        library = self._libraries[0].name if self._libraries else ""
-        ranks.ask(SetUp(asked, n, library), SET_UP_SECONDS)
-        timer = Sampled(ranks, Timing.NATIVE if library else Timing.HOST, n, TAKE_SECONDS)
-        found = measure(_nothing, timer, policy, telemetry, Work(nbytes=asked.actual_nbytes), budget_seconds)
+        timer = Sampled(ranks, Timing.NATIVE if self.library else Timing.HOST, n, TAKE_SECONDS)
+        work = Work(nbytes=asked.actual_nbytes)
+        with self._faults.counted():
+            ranks.ask(SetUp(asked, n, self.library), SET_UP_SECONDS)
+            found = measure(_nothing, timer, policy, telemetry, work, budget_seconds)
         facts = {**self.start().facts, "over_ranks": "max"}
         return replace(found, facts=facts, warnings=(*found.warnings, *doubts(facts)))
 
@@ -120,11 +157,6 @@ def doubts(facts: dict[str, str]) -> list[str]:
         for who, version in others.items()
         if version and loaded and not version.startswith(loaded)
     ]
-
-
-def loaded(path: Path) -> Loaded:
-    """A library that is the only one of its group."""
-    return Loaded("nccl", path)
 
 
 def _nothing() -> None:

@@ -50,12 +50,7 @@ _FUNCTIONS = {
 
 
 class NcclError(CudaGainsError):
-    """A call of NCCL failed; carries the call, the code, and what NCCL says of it."""
-
-    def __init__(self, call: str, code: int, text: str, last: str = "") -> None:
-        self.call, self.code = call, code
-        detail = f": {last}" if last else ""
-        super().__init__(f"{call} failed with NCCL error {code} ({text}){detail}")
+    """A call of NCCL failed: which, the code, and what NCCL says of it."""
 
 
 class Nccl:
@@ -126,13 +121,14 @@ class Nccl:
 
     def error(self, name: str, code: int, comm: int) -> NcclError:
         """A failed call as an error, with NCCL's own last words, which it has from 2.13 on."""
+        sentence = f"{name} failed with NCCL error {code} ({self.text(code)})"
         try:
             function = self._library.function("ncclGetLastError")
         except Unavailable:
-            return NcclError(name, code, self.text(code))
+            return NcclError(sentence)
         function.restype = c_char_p
         last = (function(comm or None) or b"").decode(errors="replace").strip()
-        return NcclError(name, code, self.text(code), last)
+        return NcclError(f"{sentence}: {last}" if last else sentence)
 
 
 def version_text(number: int) -> str:

@@ -74,7 +74,7 @@ def _nvml() -> ModuleType | None:
 def by_host(facts: Sequence[Facts]) -> dict[str, tuple[str, ...]]:
     """Boot id -> the UUIDs of its ranks, in their order."""
     found: dict[str, tuple[str, ...]] = {}
-    for fact in facts:
+    for fact in (fact for fact in facts if fact.uuid):
         found[fact.boot_id] = (*found.get(fact.boot_id, ()), fact.uuid)
     return found
 
