@@ -80,7 +80,7 @@ def within(found, expected):
         (up_to(0.30), [0.05, 0.10, 0.31], Effect.LESS, SUPPORTED, False),
         (up_to(0.30), [0.05, 0.10, 0.40], Effect.LESS, SUPPORTED, True),
         (up_to(0.30), [0.05, 0.10, 0.20], Effect.LESS, REFUTED, False),
-        (up_to(0.30), [0.05, 0.10, 0.281], Effect.LESS, INCONCLUSIVE, False),
+        (up_to(0.30), [0.05, 0.10, 0.275], Effect.LESS, INCONCLUSIVE, False),
         (up_to(1.0, tolerance=0.05, effect=Effect.SPEED), [0.3, 1.0], Effect.SPEED, SUPPORTED, False),
         (up_to(1.0, tolerance=0.05, effect=Effect.SPEED), [0.3, 0.6], Effect.SPEED, REFUTED, False),
         (about(0.15), [0.14, 0.16, 0.15], Effect.LESS, SUPPORTED, False),

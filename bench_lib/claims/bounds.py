@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench_lib.claims.words import Claim, Effect
+from bench_lib.claims.words import Claim, Effect, Kind
 from bench_lib.replicates import SECONDS
 from bench_lib.units import quantity_text, seconds_text
 
@@ -68,15 +68,15 @@ def scale_of(claim: Claim) -> Scale:
 
 
 def bound_text(claim: Claim) -> str:
-    """The claimed bound in words: `up to 30 % less time`, `1.35x to 1.5x as fast`; "" without one."""
-    numbers = [number for number in (claim.low, claim.high) if number is not None]
-    if not numbers:
-        return ""
-    shown = " to ".join(dict.fromkeys(_bound(claim, number) for number in numbers))
+    """What is claimed in words: `up to 30 % less time`, `1.35x to 1.5x as fast`; "" for a fact."""
     what = "time" if claim.unit == SECONDS else claim.unit
+    if claim.kind is Kind.EXISTS:
+        return {Effect.LESS: f"less {what}", Effect.MORE: f"more {what}"}.get(claim.effect, "faster")
+    numbers = [number for number in (claim.low, claim.high) if number is not None]
+    shown = " to ".join(dict.fromkeys(_bound(claim, number) for number in numbers))
     tail = {Effect.LESS: f" less {what}", Effect.MORE: f" more {what}", Effect.SPEED: " as fast"}
-    word = "" if claim.kind == "range" else f"{claim.kind} "
-    return f"{word}{shown}{tail.get(claim.effect, '')}"
+    word = "" if claim.kind is Kind.RANGE else f"{claim.kind} "
+    return f"{word}{shown}{tail.get(claim.effect, '')}" if numbers else ""
 
 
 def _bound(claim: Claim, number: float) -> str:

@@ -170,4 +170,4 @@ def _versions(arm: Arm) -> str:
     """The main components that the runs of an arm had loaded."""
     names = ("torch", "cudart", "cudnn", "nccl", "triton")
     told = [f"{name} {arm.told(f'{name}.version')}" for name in names if arm.told(f"{name}.version")]
-    return f"{arm.side.label}: {', '.join(told) or 'no CUDA component was loaded'}"
+    return f"{arm.side.label}: {', '.join(told)}" if told else arm.side.label

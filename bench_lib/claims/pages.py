@@ -53,7 +53,8 @@ def sections(found: Verdicts) -> list[Section]:
 def _short(measured: Sequence[Judged], facts: Sequence[Judged], absent: Sequence[Judged]) -> Iterable[str]:
     for name, own in (("measured", measured), ("looked up", facts)):
         counts = {verdict: sum(one.verdict is verdict for one in own) for verdict in Verdict}
-        yield f"{len(own)} {name}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+        told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+        yield f"{len(own)} {name}" + (f": {told}" if told else "")
     yield f"{len(absent)} not measured"
 
 

@@ -30,7 +30,7 @@ def up_to(judging: Judging, effects: Effects, finding: Finding) -> Finding:
     least, most = scale.between(claimed - claim.tolerance, claimed + claim.tolerance)
     adjusted = _lower(effects, ALPHA / judging.tests)
     if (adjusted >= least).any():
-        why = f"a case reaches it, adjusted for {judging.tests} cases"
+        why = f"a case reaches it{_adjusted(judging)}"
         more = bool((adjusted > most).any())
         return replace(finding, verdict=Verdict.SUPPORTED, and_more=more, reason=why)
     upper = -_lower(replace(effects, mean=-effects.mean), ALPHA)
@@ -45,7 +45,7 @@ def exists(judging: Judging, effects: Effects, finding: Finding) -> Finding:
     """Some case moves beyond its margin (adjusted), or every case is the same or moves the other way."""
     margins = np.log1p([case.margin for case in judging.cases])
     if (_lower(effects, ALPHA / judging.tests) > margins).any():
-        why = f"a case moves beyond its margin, adjusted for {judging.tests} cases"
+        why = f"a case moves beyond its margin{_adjusted(judging)}"
         return replace(finding, verdict=Verdict.SUPPORTED, reason=why)
     against = (Change.SAME, directions(judging.scale)[1])
     if all(case.change in against for case in judging.cases):
@@ -54,6 +54,10 @@ def exists(judging: Judging, effects: Effects, finding: Finding) -> Finding:
         return _unless_thin(replace(finding, verdict=Verdict.REFUTED, reason=why), judging, beyond)
     why = "no case is shown to move beyond its margin, and not all are shown to be the same"
     return unsettled(finding, effects, why, float(margins[int(np.argmax(effects.mean))]))
+
+
+def _adjusted(judging: Judging) -> str:
+    return f", adjusted for {judging.tests} cases" if judging.tests > 1 else ""
 
 
 def _unless_thin(refuted: Finding, judging: Judging, bound: float) -> Finding:

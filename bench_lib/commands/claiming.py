@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Results
+from bench_lib.commands.words import Address
 
 
 class ClaimsFormat(StrEnum):
@@ -22,7 +22,7 @@ def claims(
         list[str] | None,
         typer.Option("--campaign", metavar="NAME", help="A campaign to judge on; repeat it. All by default."),
     ] = None,
-    results: Results = Path("results"),
+    results: Address = "results",
     claims_file: Annotated[
         Path | None,
         typer.Option("--claims", metavar="FILE", help="The claims; benchmarks/claims.toml by default."),
@@ -32,8 +32,10 @@ def claims(
 ) -> None:
     """Judge published claims on what was measured: each sentence, its bound, and what was found."""
     from bench_lib.claims import judged, pages
+    from bench_lib.places import reading
 
-    found = judged.verdicts(results, campaign, claims_file)
+    folder = reading.folder(results, campaign) if campaign else reading.whole(results)
+    found = judged.verdicts(folder, campaign, claims_file)
     pages.show(found, output)
     if strict and pages.refuted(found):
         raise typer.Exit(1)
