@@ -74,6 +74,7 @@ def of_this_process(
     return Snapshot(
         stack=entry.name,
         cuda=preflight.cuda_of(entry),
+        has_kernels=preflight.has_kernels(entry),
         holds=tuple(name for name in PACKAGES if stacks.holds(entry, name)),
         sites=tuple(map(str, stacks.sites(entry))),
         runtimes=len(runtimes),

@@ -169,6 +169,7 @@ class Snapshot:
 
     stack: str = "here"
     cuda: str = ""  # the CUDA the stack is made of, "12.4"
+    has_kernels: bool = True  # whether it brings compiled GPU code
     holds: tuple[str, ...] = ("torch", "cupy", "triton")  # of these packages, those that are part of it
     sites: tuple[str, ...] = ()  # the folders that its own libraries lie below
     runtimes: int = 0  # CUDA runtimes in the cache, for the ladder
