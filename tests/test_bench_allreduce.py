@@ -205,7 +205,7 @@ def test_what_goes_wrong_in_nccl_is_told_and_all_its_collectives_are_right(fake_
     told = json.loads(done.stdout)
     wrong, failed, lonely, died = (told.pop(name) for name in names)
     assert wrong == "WrongResult: the result: element 0 is 2, expected 1"
-    assert "NcclError: ncclAllReduce failed with NCCL error 3 (internal error): a link is down" in failed
+    assert "ncclAllReduce failed with NCCL error 3 (internal error): a link is down" in failed
     assert "2 ranks were started" in lonely
     assert "not connected to each other" in lonely
     assert died.startswith("Crashed: rank 1 of 2 on ")

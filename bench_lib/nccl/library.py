@@ -26,7 +26,7 @@ class _UniqueId(ctypes.Structure):
 
 
 _COLLECTIVE = (c_void_p, c_void_p, c_size_t, c_int)
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
+SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ncclGetVersion": (c_void_p,),
     "ncclGetUniqueId": (c_void_p,),
     "ncclCommInitRank": (c_void_p, c_int, _UniqueId, c_int),
@@ -60,7 +60,7 @@ class Nccl:
         """Load it; Unavailable when that fails."""
         self.path = path.resolve()
         try:
-            self._library = Library(str(self.path), _SIGNATURES)
+            self._library = Library(str(self.path), SIGNATURES)
         except OSError as error:
             raise Unavailable(f"the NCCL {path} cannot be loaded: {error}") from None
         number = c_int()
