@@ -28,10 +28,7 @@ _PASSED_AS += [(r"\bint\b|\bnccl(DataType|RedOp|Result)_t\b", ctypes.c_int)]
 
 def declared(header, function):
     inner = re.search(rf"^\s*(?:ncclResult_t|const char\*)\s+{function}\(([^)]*)\);", header, re.M)[1]
-    kinds = []
-    for parameter in inner.split(","):
-        kinds.append(next(kind for pattern_, kind in _PASSED_AS if re.search(pattern_, parameter)))
-    return kinds
+    return [next(kind for words, kind in _PASSED_AS if re.search(words, one)) for one in inner.split(",")]
 
 
 def test_the_signatures_are_those_of_nccl_h():
@@ -91,7 +88,7 @@ def test_versions_as_nccl_codes_them(number, text):
         ("n:1:2 [0] NCCL INFO 64 Bytes -> Algo 4 proto 2 time 9.24", Choice(64, "nvls", "simple")),
         ("n:1:2 [0] NCCL INFO 64 Bytes -> Algo 9 proto 7 time 9.24", Choice(64, "9", "7")),
         (
-            "n:1:2 [0] NCCL INFO AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_AGxLL_R nchannels 2 nthreads 9",
+            "n:1:2 [0] NCCL INFO AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_AGxLL_R nchannels 2 n",
             Choice(64, "symmetric AllReduce_AGxLL_R", "simple", 2),
         ),
     ],
@@ -130,7 +127,7 @@ def test_a_version_comes_from_a_folder_of_wheels(fake_cuda_built, tmp_path, monk
     entry = stacks.stack("nccl-2.21.5-cu11")
     assert found.is_component(entry)
     assert "2.21.5+cu11" not in found.at_hand(None)
-    with pytest.raises(Unavailable, match="cuda-gains stacks create nccl-2.21.5-cu11"):
+    with pytest.raises(Unavailable, match=r"cuda-gains stacks create nccl-2\.21\.5-cu11"):
         found.of_stack(entry)
     fake_nccl.write_wheel(tmp_path / "site", tmp_path / "wheels", "2.21.5", 11)
     assert list(found.at_hand(tmp_path / "wheels")) == ["2.21.5+cu11"]
