@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench_lib.errors import NotApplicable
 from bench_lib.precision import Precision
 from bench_lib.ranks_steps import cases
 from bench_lib.ranks_steps.arms import DDP_STRATEGIES
@@ -38,10 +37,7 @@ def measured(
     request, world, stack, on_gpu: bool, bench_policy, order_seed: int
 ) -> Callable[[Setup], cases.Found]:
     """What was found of a set-up; measured once, all strategies in turns."""
-    from bench_lib import stacks
-
-    if not stacks.holds(stack, "torch"):
-        raise NotApplicable(f"stack {stack.name} holds no torch")
+    cases.need_torch(stack)
     device = "cuda" if on_gpu else "cpu"
     strategies = cases.selected(request)
     return cache(lambda setup: cases.measure(world, device, setup, strategies, bench_policy, order_seed))

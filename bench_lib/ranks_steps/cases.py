@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench_lib import stacks
+from bench_lib.errors import NotApplicable, Unavailable
 from bench_lib.model import Policy
 from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from bench_lib.bench import Bench
     from bench_lib.ranks.world import World
+    from bench_lib.stacks import StackEntry
 
 BATCHES = {"cuda": {RESNET50: 64, TRANSFORMER: 16}, "cpu": {SMALL: 4}}  # of a rank
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
@@ -50,6 +53,21 @@ def for_device(
     metafunc.parametrize(("network", "batch"), list(BATCHES[device].items()))
     metafunc.parametrize("precision", [str(precisions[device])])
     metafunc.parametrize(("strategy", "metric"), [key for one in strategies for key in metrics(one)])
+
+
+def need_torch(stack: "StackEntry") -> None:
+    """Import torch in this process, so that the run's identity names it; it brings no CUDA up here.
+
+    Raises NotApplicable where the stack holds none, Unavailable where it cannot train over ranks.
+    """
+    if not stacks.holds(stack, "torch"):
+        raise NotApplicable(f"stack {stack.name} holds no torch")
+    try:
+        import torch.distributed
+    except ImportError as error:
+        raise Unavailable(f"torch does not import here: {error}") from None
+    if not torch.distributed.is_available():
+        raise Unavailable("this torch is built without torch.distributed")
 
 
 def selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:

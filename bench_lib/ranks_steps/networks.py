@@ -51,7 +51,8 @@ def network(torch: Any, setup: Setup, device: str) -> Any:
         raise Unavailable(
             f"torchvision does not import here: {error}; install the one of this torch"
         ) from None
-    return resnet50(weights=None).to(device=device, memory_format=torch.channels_last).train()
+    layout = torch.contiguous_format if setup.sharded else torch.channels_last  # fully_shard takes no other
+    return resnet50(weights=None).to(device=device, memory_format=layout).train()
 
 
 def _transformer(torch: Any, shape: Shape) -> Any:
