@@ -75,15 +75,6 @@ def test_a_doubt_is_said_and_stored_with_the_run(runs: Runs, monkeypatch):
     assert not any(name.startswith("doctor.load") for name in settings)
 
 
-def test_a_run_without_doubts_stores_none(runs: Runs):
-    assert runs.pytest().ret == 0
-    (run,) = runs.table("runs")
-    here = first.look()  # of this machine itself: its governor, its container
-    assert {key for key in dict(run["settings"]) if key.startswith("doctor.")} == {
-        f"doctor.{n}" for n in here
-    }
-
-
 def test_asking_takes_milliseconds():
 
     first.look()

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench_lib.doctor import checks, gather, inside_nvml, inside_python, process
+from bench_lib.doctor import checks, children, gather, inside_nvml, inside_python, process
 from bench_lib.doctor.finding import State
 from bench_lib.doctor.host import available_nbytes, cpu_quota, host, jupyter
 from bench_lib.doctor.snapshot import GIB, Snapshot
 from bench_lib.doctor.variables import variables
+from bench_lib.environments import Environment
 from bench_lib.errors import UsageError
 from bench_lib.stacks import HERE, StackEntry
 
@@ -63,15 +64,22 @@ def found(snapshot: Snapshot, name: str):
         ("import signal, os\nsignal.signal(15, signal.SIG_IGN)\nos.kill(os.getpid(), 9)", ["SIGKILL"]),
     ],
 )
-def test_a_torch_that_breaks_breaks_nothing_else(torch_is, source, told):
+def test_a_torch_that_breaks_is_told_by_how_and_where(torch_is, source, told):
     torch_is(source)
-    snapshot = gather.snapshot(HERE, timeout_seconds=30.0)
-    finding = found(snapshot, "torch-import")
-    assert finding.state is State.FAIL
+    here = Environment(sys.executable, os.environ)
+    answer = children.ask(here, "bench_lib.doctor.inside_torch", "here", timeout_seconds=30.0)
     for words in told:
-        assert words in finding.sentence
+        assert words in f"{answer.child.story} {answer.facts.get('error', '')}"
+
+
+def test_a_torch_that_crashes_takes_nothing_else_with_it(torch_is):
+    torch_is("import ctypes\nctypes.string_at(0)")
+    snapshot = gather.snapshot(HERE)
+    assert found(snapshot, "torch-import").state is State.FAIL
+    assert "SIGSEGV" in found(snapshot, "torch-import").found
     assert snapshot.python.version  # asked in another process
     assert snapshot.python.distributions
+    assert snapshot.python.compilers
 
 
 def test_a_torch_that_hangs_is_ended_in_time(torch_is):
@@ -156,9 +164,6 @@ def test_a_stack_that_was_not_created_names_the_command(tmp_path, monkeypatch):
 
 
 def test_an_interpreter_that_is_not_there(tmp_path):
-    from bench_lib.doctor import children
-    from bench_lib.environments import Environment
-
     answer = children.ask(Environment(str(tmp_path / "no"), {}), "x", timeout_seconds=2.0)
     assert answer.child.problem.startswith("cannot be started: No such file")
 
