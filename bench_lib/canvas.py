@@ -13,8 +13,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.textpath import TextPath
+from matplotlib.font_manager import findfont, get_font
 
 from bench_lib.model import CaseChange, Change
 
@@ -83,8 +82,12 @@ def fill(text: str, columns: int) -> str:
 
 def text_inches(texts: Iterable[str]) -> float:
     """The width in inches of the widest of some lines; call inside STYLE."""
-    font, size = FontProperties(family=FONT), STYLE["font.size"]
-    widths = [TextPath((0, 0), text, size=size, prop=font).get_extents().width for text in texts if text]
+    font = get_font(findfont(FONT))
+    font.set_size(STYLE["font.size"], 72)
+    widths = []
+    for text in set(texts):
+        font.set_text(text)
+        widths.append(font.get_width_height()[0] / 64)  # FreeType counts in 64ths of a point
     return float(max(widths, default=0.0)) / 72
 
 

@@ -90,6 +90,11 @@ def _largest(rows: Iterable[CaseChange], most: int) -> list[CaseChange]:
     return sorted(there, key=lambda row: abs(math.log(row.ratio or 1.0)), reverse=True)[:most]
 
 
+def _most_runs(rows: Sequence[CaseChange]) -> Sequence[CaseChange]:
+    """Those whose replicates carry an interval; all where none does: a single run shows no drift."""
+    return [row for row in rows if row.low is not None] or rows
+
+
 def _paired(comparison: Comparison) -> str:
     """One sentence: where the rows come from and how many replicates stand behind each."""
     n = sorted({row.n for row in comparison.cases if row.ratio is not None})
@@ -175,7 +180,7 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
     What shifts between the arms is the stack's; what shifts with time is the machine's. The shaded
     band is the margin around the baseline's mean. `data` is what both sides measured.
     """
-    chosen = [*_largest(comparison.canaries, 2), *_largest(comparison.cases, 4)][:MOST_PANELS]
+    chosen = [*_largest(comparison.canaries, 2), *_largest(_most_runs(comparison.cases), 4)][:MOST_PANELS]
     values = run_medians(data)
     order = {run: i + 1 for i, run in enumerate(data.runs.sort_values("started_at")["run_id"])}
     n_rows = max(1, math.ceil(len(chosen) / 2))
@@ -252,6 +257,7 @@ def _run_order_panel(
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlim(0.5, max(len(order), 2) + 0.5)
     axes.tick_params(labelbottom=True)
 
 

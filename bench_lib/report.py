@@ -5,6 +5,7 @@ The parts stand in bench_lib.sections, each a function; here they are put in ord
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bench_lib import bridge_page, charts, gallery, losses
@@ -36,19 +37,29 @@ _IDENTITY = ("stack_identity", "driver_identity", "machine_identity", "settings"
 
 
 @dataclass(frozen=True)
+class Campaign:
+    """All of the campaign that a comparison is in, and the published claims as judged on it."""
+
+    data: Data
+    claims: Verdicts | None = None
+
+    @cached_property
+    def charts(self) -> list[Section]:
+        """The charts of its families, which show every stack of it; drawn once."""
+        return gallery.sections(self.data)
+
+
+@dataclass(frozen=True)
 class Subject:
     """What a report is about: a comparison and the data behind it.
 
-    `data` is what was measured on both sides, `campaign` all of the campaign they are in: the charts of
-    its families show every stack of it. `bridge` is there where the comparison is the whole of one,
-    `claims` holds the published claims as judged on the campaign.
+    `data` is what was measured on both sides. `bridge` is there where the comparison is the whole of one.
     """
 
     comparison: Comparison
     data: Data
-    campaign: Data | None = None
+    campaign: Campaign | None = None
     bridge: Bridge | None = None
-    claims: Verdicts | None = None
 
     @property
     def title(self) -> str:
@@ -80,14 +91,15 @@ def is_page(out: Path) -> bool:
 
 def sentences(subject: Subject) -> list[str]:
     """What belongs to the answer besides the cases: the steps of a bridge, the claims by verdict."""
-    found = (bridge_page.answer(subject.bridge) if subject.bridge else "", claims.sentence(subject.claims))
+    judged = subject.campaign.claims if subject.campaign else None
+    found = (bridge_page.answer(subject.bridge) if subject.bridge else "", claims.sentence(judged))
     return [text for text in found if text]
 
 
 def sections(subject: Subject) -> list[Section]:
     """The whole report in order; a section with nothing to show is left out."""
     comparison, data, bridge = subject.comparison, subject.data, subject.bridge
-    whole = data if subject.campaign is None else subject.campaign
+    campaign = subject.campaign or Campaign(data)
     made = (
         answers.answer(comparison, data, bridge.stacks[1:-1] if bridge else (), sentences(subject)),
         answers.what_differs(comparison),
@@ -97,11 +109,11 @@ def sections(subject: Subject) -> list[Section]:
             "At a glance",
             (Chart("forest", "Ratio of every case with its interval", charts.forest(comparison)),),
         ),
-        claims.section(subject.claims),
+        claims.section(campaign.claims),
         families.overview(comparison.cases),
         tables.cases(comparison.cases),
         drift(comparison, data),
-        *families.with_counts(gallery.sections(whole), comparison.cases),
+        *families.with_counts(campaign.charts, comparison.cases),
         tables.memory(comparison.quantities),
         kernels.changed(comparison, data),
         tables.quantities(comparison.quantities),

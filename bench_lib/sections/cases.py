@@ -25,7 +25,7 @@ def cases(rows: Sequence[CaseChange]) -> Section | None:
 def memory(rows: Sequence[CaseChange]) -> Section | None:
     """What became of the bytes that the cases held; None where none were counted."""
     ours = [row for row in rows if row.unit.endswith(_MEMORY)]
-    return _quantities("Memory", "bytes", "memory", ours)
+    return _quantities("Memory", "numbers of bytes", "memory", ours)
 
 
 def quantities(rows: Sequence[CaseChange]) -> Section | None:

@@ -31,7 +31,9 @@ def section(found: Verdicts | None) -> Section | None:
     others = len(found.claims) - len(ours)
     says = (
         f"Published sentences against what this campaign measured. {others} more claims are facts that are "
-        "looked up, or need other measurements (`cuda-gains claims` says which)."
+        "looked up, or need other measurements; which, says ",
+        Code("cuda-gains claims"),
+        ".",
     )
     return Section("Claims", (says, Table(_HEAD, tuple(row for one in ours for row in _rows(one)), "claims")))
 
@@ -53,7 +55,7 @@ def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
             ", ".join(part for part in (bound, finding.group) if part),
             Mark(verdict_text(finding), finding.verdict),
             finding.shown,
-            finding.of,
+            Code(finding.of) if "/" in finding.of else finding.of,
             Number(str(finding.n_cases), finding.n_cases),
             Number(str(finding.n), finding.n),
             _why(one, finding),

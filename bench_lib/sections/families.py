@@ -37,10 +37,10 @@ def with_counts(subjects: Iterable[Section], rows: Sequence[CaseChange]) -> list
 
 
 def _opening(families: Sequence[str], rows: Sequence[CaseChange]) -> Iterable[Inline]:
-    for family in families:
-        counts = Counter(row.change for row in rows if row.family == family)
+    there = {family: Counter(row.change for row in rows if row.family == family) for family in families}
+    for family, counts in there.items():
         if counts:
             told = ", ".join(f"{counts[change]} {change}" for change in Change if counts[change])
             yield (Code(family), f" ({FAMILIES.get(family, 'cases')}): {told}.")
-        else:
-            yield (Code(family), ": not in this comparison; the charts show all that the campaign holds.")
+    if not any(there.values()):
+        yield "Not in this comparison; the charts show all that the campaign holds of it."

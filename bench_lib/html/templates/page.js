@@ -59,8 +59,9 @@ const filterable = (box, table) => {
   mark.addEventListener("change", update);
   const controls = document.createElement("div");
   controls.className = "controls";
-  controls.append(labelled("Filter ", words));
-  if (mark.options.length > 2) controls.append(labelled("Change ", mark));
+  controls.append(labelled("filter ", words));
+  const marked = rows.map((row) => row.querySelector("td:has(.mark)")).find(Boolean);
+  if (mark.options.length > 2) controls.append(labelled(`${marked.dataset.head} `, mark));
   controls.append(shown);
   box.prepend(controls);
   update();
