@@ -75,11 +75,15 @@ def against(data: Data, parameter: str, baseline: str) -> dict[str, tuple[CaseCh
     A case that only one of them has is among them, without a ratio.
     """
     side = Side("the stack", ", ".join(sorted(set(data.runs["campaign"]))), data)
-    values = {str(params_of(text).get(parameter, "")) for text in data.cases["params"].unique()}
+    found, named = replicates(data), data.cases[["case_id", "params"]].drop_duplicates()
+    of_value: dict[str, set[str]] = {}
+    for case_id, text in named.itertuples(index=False):
+        of_value.setdefault(str(params_of(text).get(parameter, "")), set()).add(case_id)
     rows = {}
-    for value in sorted(values - {"", baseline}):
+    for value in sorted(of_value.keys() - {"", baseline}):
+        both = found.of_cases(of_value[value] | of_value.get(baseline, set()))
         with suppress(UsageError):  # never in one run with the baseline
-            rows[value] = contrast(side, parameter, baseline, value).cases
+            rows[value] = contrast(side, parameter, baseline, value, both).cases
     return rows
 
 

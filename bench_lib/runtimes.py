@@ -39,11 +39,12 @@ def ladder(data: Data) -> Runtimes | None:
         return None
     baseline = _baseline(cases["runtime"])
     part = Data(data.runs, cases.drop(columns="runtime"), data.samples)
-    side = Side("the ladder", _campaigns(cases), part)
+    side, found = Side("the ladder", _campaigns(cases), part), replicates(part)
     rows: dict[str, dict[str, CaseChange]] = {}
     for runtime in set(cases["runtime"]) - {baseline}:
+        both = found.of_cases(set(cases.loc[cases["runtime"].isin([baseline, runtime]), "case_id"]))
         with suppress(UsageError):  # never in one run with the baseline
-            rows[runtime] = _by(BURST, contrast(side, "runtime", baseline, runtime).cases)
+            rows[runtime] = _by(BURST, contrast(side, "runtime", baseline, runtime, both).cases)
     return _found(baseline, rows, pd.DataFrame())
 
 

@@ -79,7 +79,7 @@ def test_without_its_data_a_chart_is_refused_in_a_sentence(tmp_path, name):
 def test_a_report_shows_the_charts_of_the_families_that_were_measured(results, tmp_path):
     a, b = (sides.resolve(name, "two", results) for name in ("old", "new"))
     whole = store.load(results, ["two"])
-    made = report.sections(report.Subject(compare(a, b), sides.joined(a, b), whole))
+    made = report.sections(report.Subject(compare(a, b), sides.joined(a, b), report.Campaign(whole)))
     charts = {
         str(section.title): [block.name for block in section.blocks if isinstance(block, Chart)]
         for section in made
