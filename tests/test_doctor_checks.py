@@ -268,6 +268,7 @@ FAULTS: list[tuple[str, dict[str, Any], State, list[str]]] = [
         WARN,
         ["none is in PATH", "install gcc"],
     ),
+    ("compiler", {"python__compilers": {"cpu": "g++ does not run: denied"}}, WARN, ["denied; repair it"]),
     ("python-headers", {"python__headers": ""}, WARN, ["no Python.h", "python3-dev"]),
     ("triton", {"python__distributions": without("triton")}, WARN, ["no Triton"]),
     ("cupy", {"python__distributions": without("cupy-cuda12x")}, WARN, ["pip install cupy-cuda12x"]),
@@ -473,6 +474,7 @@ def test_what_there_is_not_is_not_applicable(name, changes):
         ("slowing-variables", {"variables": {"NCCL_DEBUG": "WARN", "CUDA_CACHE_DISABLE": "0"}}),
         ("launch-blocking", {"variables": {"CUDA_LAUNCH_BLOCKING": "0"}}),
         ("sanitizer", {"variables": {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}}),
+        ("profiler", {"variables": {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}}),  # nsys may come later
         ("profiler", {"python__distributions": (dist("cupti-python", "13.0"),)}),
         (
             "compute-mode",

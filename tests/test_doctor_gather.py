@@ -326,7 +326,7 @@ def test_variables_without_secrets():
         "CUDA_INJECTION64_PATH": f"/store/{word}-nsight/tool.so",  # no secret: it must be told
         "NSYS_SESSION": word,
         "CONDA_PREFIX": "/c",
-        "NV_TPS_TOKEN": "abc",
+        "NV_NSIGHT_INJECTION_TOKEN": "abc",
         "HF_TOKEN": "hf_x",
         "HOME": "/root",
     }

@@ -43,7 +43,11 @@ def compiler(s: Snapshot) -> Finding:
     said = [sentence for sentence in s.python.compilers.values() if sentence and "Python.h" not in sentence]
     if not s.python.compilers:
         return absent("not asked")
-    return of_sentence(State.WARN, said[0]) if said else ok("it compiles C and C++")
+    return (
+        of_sentence(State.WARN, said[0], "repair it, or install gcc and g++")
+        if said
+        else ok("it compiles C and C++")
+    )
 
 
 def python_headers(s: Snapshot) -> Finding:

@@ -63,8 +63,11 @@ def absent(found: str) -> Finding:
     return Finding(State.NOT_APPLICABLE, found)
 
 
-def of_sentence(state: State, sentence: str) -> Finding:
-    """A sentence "FOUND, expected EXPECTED; MEND" of another module as a finding."""
+def of_sentence(state: State, sentence: str, otherwise: str = "") -> Finding:
+    """A sentence "FOUND, expected EXPECTED; MEND" of another module as a finding.
+
+    `otherwise` mends it where the sentence does not say.
+    """
     rest, _, mend = sentence.rpartition("; ")
-    found, _, expected = rest.partition(", expected ")
-    return Finding(state, found, expected, mend)
+    found, _, expected = (rest or sentence).partition(", expected ")
+    return Finding(state, found, expected, mend if rest else otherwise)

@@ -12,7 +12,7 @@ _PROFILERS = re.compile(
 )
 _SANITIZER = re.compile(r"(?:asan|tsan|ubsan|lsan|msan)|vgpreload|sanitizer")
 _INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-_PROFILED = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "NV_TPS_")
+_PROFILED = ("NSYS_PROFILING_SESSION_ID", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_")
 
 # Set, each of these moves times: what it does.
 _SLOWING = {

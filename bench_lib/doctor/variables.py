@@ -7,7 +7,7 @@ from bench_lib.doctor.hide import HIDDEN
 
 # Besides those that a run stores; none of them holds a secret.
 _VARIABLES = ("CONDA_PREFIX", "NVTX_INJECTION64_PATH", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC")
-_PREFIXES = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "NV_TPS_", "TORCHDYNAMO_", "ASAN_")
+_PREFIXES = ("NSYS_", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_INJECTION_", "TORCHDYNAMO_", "ASAN_")
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
