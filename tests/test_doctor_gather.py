@@ -372,7 +372,11 @@ def made_up_nvml(state: int, status: int) -> SimpleNamespace:
         nvmlDeviceGetHandleByUUID=lambda uuid: "handle",
         nvmlDeviceGetUUID=lambda handle: "GPU-1",
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=1, total=2),
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=7)],
+        # A process elsewhere, and one that the same parent started, as the doctor its children.
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [
+            SimpleNamespace(pid=99999999),
+            SimpleNamespace(pid=os.getpid()),
+        ],
         nvmlDeviceGetPersistenceMode=lambda handle: 0,
         nvmlDeviceGetGpuFabricInfo=fabric,
     )
@@ -393,4 +397,4 @@ def test_what_nvml_tells(state, status, fabric):
     (gpu,) = inside_nvml.described(made_up_nvml(state, status))
     assert gpu["fabric"] == fabric
     assert gpu["settings"] == {"persistence": "off"}
-    assert (gpu["processes"], gpu["free_nbytes"], gpu["total_nbytes"]) == ([7], 1, 2)
+    assert (gpu["processes"], gpu["free_nbytes"], gpu["total_nbytes"]) == ([99999999], 1, 2)

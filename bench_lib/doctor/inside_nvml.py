@@ -1,9 +1,13 @@
 """A child: every GPU as NVML sees it, whole ones and not slices."""
 
 import importlib
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 from bench_lib.doctor.speaking import begin, say, stage
+from bench_lib.machine import text
 from bench_lib.telemetry import Telemetry
 
 # nvml.h: NVML_GPU_FABRIC_STATE_*; 0 is a GPU that needs no fabric manager.
@@ -42,12 +46,18 @@ def _gpu(nvml: Any, handle: Any, uuid: str) -> dict[str, Any]:
     return {
         "uuid": uuid,
         "settings": {key.removeprefix("gpu."): value for key, value in telemetry.describe().items()},
-        "processes": [process.pid for process in running],
+        "processes": [process.pid for process in running if not _sibling(process.pid)],
         "free_nbytes": getattr(memory, "free", 0),
         "total_nbytes": getattr(memory, "total", 0),
         "fabric": _fabric(nvml, handle),
         "throttle_reasons": telemetry.read().throttle_reasons,
     }
+
+
+def _sibling(pid: int) -> bool:
+    """Whether it is another child of this doctor, as the one that asks torch."""
+    parent = re.search(r"^PPid:\s*(\d+)", text(Path(f"/proc/{pid}/status")), re.MULTILINE)
+    return parent is not None and int(parent[1]) == os.getppid()
 
 
 def _fabric(nvml: Any, handle: Any) -> str:
