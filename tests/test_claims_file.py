@@ -5,16 +5,22 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import fake_cuda
+import numpy as np
 import pytest
+import synthetic
+from synthetic import Machine, SyntheticCase
 
 from bench_lib import families, store
 from bench_lib.claims import judged, reading
+from bench_lib.claims.derived import DERIVED
 from bench_lib.claims.selecting import selected, values_of
 from bench_lib.claims.words import Effect, Kind, Verdict
-from bench_lib.replicates import params_of
+from bench_lib.model import Case, Work
+from bench_lib.replicates import SECONDS, params_of
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "benchmarks" / "claims.toml"
@@ -172,3 +178,51 @@ def test_whatever_is_not_measured_says_what_it_would_take(verdicts):
         planned = set(one.claim.families) & set(READ.planned)
         assert ("which is planned" if planned else "cuda-gains run --stack") in one.takes, one.claim.id
         assert one.claim.effect is not Effect.VALUE or "--stack here" in one.takes
+
+
+STACKS = {  # what both sides of every claim ask for, and both values of every version
+    "before": {"cudart.version": "11.8", "torch.version": "2.6.0", "torch.cuda": "11.8"},
+    "after": {"cudart.version": "12.4", "torch.version": "2.7.0", "torch.cuda": "12.4"},
+}
+
+
+def made_up(claim, existing):
+    """A few of the existing cases that a claim selects, at both values of each of its contrasts."""
+    for scope in claim.cases:
+        alone = replace(claim, cases=(scope,))
+        for contrast in claim.contrasts:
+            for case in chosen(alone, existing, contrast.parameter):
+                for value in (contrast.baseline, contrast.candidate):
+                    yield replace(case, params={**case.params, contrast.parameter: value})
+        if not claim.contrasts:
+            yield from chosen(alone, existing)
+
+
+def chosen(claim, existing, parameter=""):
+    known = (Case(family, op, params_of(params)) for family, op, params in sorted(existing))
+    own = (case for case in known if selected(claim, case.family, case.op, case.params, parameter))
+    return list(islice((case for case in own if not parameter or parameter in case.params), 3))
+
+
+def test_every_claim_gets_a_finding_once_its_cases_are_measured(existing, tmp_path):
+    asked = [claim for claim in MEASURABLE if not set(claim.families) & set(READ.planned)]
+    cases = {case.case_id: case for claim in asked for case in made_up(claim, existing)}
+    quantities = {claim.unit: 1.0 for claim in asked if claim.unit not in (SECONDS, *DERIVED)}
+    rows = [
+        SyntheticCase(case, 1e-3, quantities=quantities, work=Work(flop=1e9, nbytes=1e6))
+        for case in cases.values()
+    ]
+    rng = np.random.default_rng(3)
+    for round_ in range(3):
+        for stack, versions in STACKS.items():
+            identity = synthetic.identity(Machine(), versions | {"nccl.version": "2.21.5"})
+            info = synthetic.run_info("made-up", stack, round=f"round-{round_}")
+            measured = [
+                replace(synthetic.measurement(row, 1e-3 * np.exp(rng.normal(0, 0.01, 3))), world_size=8)
+                for row in rows
+            ]
+            synthetic.write_run(tmp_path, info, identity, measured)
+    found = {one.claim.id: one for one in judged.judged(tmp_path, None, FILE)}
+    without = [claim.id for claim in asked if not found[claim.id].findings]
+    assert not without
+    assert len(asked) > 20

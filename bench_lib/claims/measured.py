@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
+
 from bench_lib import compare, differences, stacks, store
 from bench_lib.claims.selecting import CaseKey
 from bench_lib.claims.words import Contrast
@@ -30,7 +32,7 @@ class Arm:
         found: dict[CaseKey, int] = {}
         columns = ["family", "op", "params", "world_size"]
         for family, op, params, ranks in self.side.data.cases[columns].itertuples(index=False):
-            key, known = (family, op, params), int(ranks if ranks == ranks else 1)
+            key, known = (family, op, params), 1 if pd.isna(ranks) else int(ranks)
             found[key] = min(known, found.get(key, known))
         return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from bench_lib import terminal
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.words import Finding, Judged, Kind, Verdict
+from bench_lib.claims.words import Effect, Finding, Judged, Kind, Verdict
 from bench_lib.journal import finite
 from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
 
@@ -98,7 +98,13 @@ def _numbers(finding: Finding) -> tuple[str, str, str]:
 
 
 def _claimed(one: Judged) -> str:
-    return bound_text(one.claim) or str(one.claim.kind)
+    """The bound and its tolerance."""
+    claim = one.claim
+    if claim.kind is Kind.EXISTS or not claim.tolerance:
+        return bound_text(claim)
+    plain = claim.effect is Effect.VALUE
+    tolerance = f"{claim.tolerance:g}" if plain else f"{100 * claim.tolerance:g} %"
+    return f"{bound_text(claim)} (± {tolerance})"
 
 
 def _place(finding: Finding) -> str:
@@ -116,6 +122,8 @@ def _behind(one: Judged) -> Section:
         lines += [of] if of else []
         lines += [f"{name}{detail}" for detail in finding.details]
     lines += dict.fromkeys(note for finding in one.findings for note in finding.confounders)
+    elsewhere = one.claim.lives_in not in ("", "driver")  # of a driver the findings tell it
+    lines += [f"where it would be decided: {one.claim.lives_in}"] if elsewhere else []
     lines += [one.claim.note] if one.claim.note else []
     lines += [f"to settle it: {one.takes}"] if one.takes else []
     lines += [f"public record: {one.claim.record}"] if one.claim.record else []
