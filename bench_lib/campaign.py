@@ -20,6 +20,7 @@ from bench_lib.campaign_cooling import Cooling
 from bench_lib.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
 from bench_lib.campaign_sharing import Sharing
 from bench_lib.errors import DataError, Refused, UsageError
+from bench_lib.faults.secrets import hide_in, secrets
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status
@@ -221,6 +222,8 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
         watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
         _keep(campaign, run_id, None, "")
         raise
+    finally:
+        hide_in(log, secrets(environment))
     status = Status.HUNG if hung else Status.CRASHED
     _keep(campaign, run_id, status, hung or watch.how_it_ended(child.returncode))
     process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)

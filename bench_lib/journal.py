@@ -25,11 +25,14 @@ from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
 from bench_lib.faults import seals
 from bench_lib.faults.seals import finite as finite
+from bench_lib.faults.secrets import hidden, secrets
 from bench_lib.journal_rows import KEYS
 from bench_lib.journal_rows import Row as Row
 from bench_lib.journal_rows import rows as rows
 from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
+
+_FREE_TEXT = ("command", "reason", "text", "warnings", "facts", "settings")  # may repeat a secret
 
 
 class Journal:
@@ -38,6 +41,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._secrets = secrets(os.environ)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         with contextlib.suppress(OSError):  # some shared file systems have no locks: see `is_live`
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +102,8 @@ class Journal:
         self.close()
 
     def _write(self, event: str, record: Mapping[str, Any]) -> None:
-        _write_line(self._fd, event, record)
+        told = {name: hidden(record[name], self._secrets) for name in _FREE_TEXT if name in record}
+        _write_line(self._fd, event, {**record, **told})
 
 
 def _write_line(fd: int, event: str, record: Mapping[str, Any]) -> None:

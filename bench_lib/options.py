@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench_lib.errors import UsageError
-from bench_lib.layout import CampaignFolder
+from bench_lib.layout import CampaignFolder, check_name
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
 from bench_lib.places import address
 from bench_lib.places.address import Address
@@ -38,8 +38,10 @@ class Task:
             return cls()
         try:
             given = json.loads(Path(path).read_text())
-            return cls(**{**given, "skip": tuple(given.get("skip", ()))})
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            task = cls(**{**given, "skip": tuple(given.get("skip", ()))})
+            check_name("run", task.run_id)  # it becomes the name of files
+            return task
+        except (OSError, ValueError, TypeError, AttributeError, UsageError) as error:
             raise UsageError(f"the task file {path} of ${TASK_VARIABLE} cannot be used: {error}") from None
 
 

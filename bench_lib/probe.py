@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench_lib import libraries, machine
+from bench_lib.faults.secrets import secret_name as secret_name
+from bench_lib.faults.secrets import secret_value
 from bench_lib.model import Identity
 from bench_lib.stacks import StackEntry
 from bench_lib.telemetry import clock_source
@@ -46,7 +48,6 @@ _PREFIXES = (
 )
 # Where files lie: differs from stack to stack and run to run, and moves no number.
 _PLACES = ("CUDA_GAINS_", "_CACHE_DIR", "CUDA_CACHE_PATH")
-_SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE")
 _LONG_WORD = 32
 
 
@@ -101,14 +102,9 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def secret_name(name: str) -> bool:
-    """Whether a variable is called as those that hold tokens, keys and passwords are."""
-    return any(word in name.upper() for word in _SECRET_NAMES)
-
-
 def secret(name: str, value: str) -> bool:
     """Whether a variable could hold a secret: by its name, a password in an address, or a long key."""
-    if secret_name(name) or ("://" in value and "@" in value):
+    if secret_name(name) or secret_value(value):
         return True
     # A long word of letters and digits is a key; names of devices and paths have dashes or slashes.
     words = "".join(c if c.isalnum() or c == "_" else " " for c in value).split()

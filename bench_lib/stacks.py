@@ -96,7 +96,10 @@ def _default_file() -> Path | None:
 
 def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -> StackEntry:
     where = f"{path}: stack {name!r}"
-    check_name("stack", name)
+    try:
+        check_name("stack", name)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     if not isinstance(table, dict):
         raise UsageError(f'{path}: {name!r} is not a stack; a stack is a table, ["NAME"]')
     kind = table.get("kind")

@@ -13,7 +13,7 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output", "faults.secrets",
     "guard", "journal_rows", "journal",
     "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",

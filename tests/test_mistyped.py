@@ -1,0 +1,140 @@
+"""Whatever a user mistypes is answered by one sentence with the nearest name, and exit code 2."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import SyntheticCase, write_campaign
+
+from bench_lib.cli import main
+from bench_lib.model import Case
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    case = SyntheticCase(Case("launch", "empty", {"runtime": "11.8"}))
+    write_campaign(folder, "before", {"old": 1.0, "new": 1.0}, rounds=3, measured=[case])
+    (folder / "a_file").write_text("")
+    (folder / "empty").mkdir()
+    (folder / "run.json").write_text("")
+    (folder / "half").mkdir()
+    for table in ("runs", "cases", "samples"):
+        (folder / "half" / table).mkdir()
+        (folder / "half" / table / "x.parquet").write_bytes(b"")
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: object) -> str:
+    """What the command says to stderr when it ends with exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["cuda-gains", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capsys.readouterr()
+    assert ended.value.code == 2, output
+    assert "Traceback" not in output.err
+    return " ".join(output.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("compare old nwe --campaign before", "no stack or arm 'nwe' in campaign 'before'; there: new, "),
+        ("compare old nwe --campaign before", "did you mean 'new'?"),
+        ("compare old new --campaign befor", "did you mean 'before'?"),
+        ("compare befor/old before/new", "did you mean 'before'?"),
+        ("compare old old --campaign before", "'old' and 'old' name the same runs; name two stacks"),
+        ("compare old new", "(a stack needs --campaign NAME, or CAMPAIGN/STACK)"),
+        ("compare old new --campaign empty", "no campaign 'empty'"),
+        ("compare old new --campaign half", "holds no run that can be read"),
+        ("compare old new --campaign a_file", "no campaign 'a_file'"),
+        ("compare run.json run.json", "run.json"),
+        ("compare nowhere.json old --campaign before", "nowhere.json"),
+        ("compare --contrast runtme=11.8:12.4 --campaign before old", "did you mean 'runtime'?"),
+        ("compare --contrast runtime=11.8:12.4 --campaign before old", "no value of runtime '12.4'"),
+        ("compare --contrast runtime=11.8:11.8 --campaign before old", "is on both sides"),
+        ("compare old new --campaign before --format josn", "josn"),
+        ("compare old new --campaing before", "No such option: --campaing"),
+        ("compare", "needs two sides, 0 given"),
+        ("compair old new", "No such command 'compair'"),
+        ("calibrate --campaign empty", "no campaign 'empty'"),
+        ("merge befor", "befor"),
+        ("merge ../before", "characters that a folder name should not have"),
+        ("report old new --campaign before -o {results}/a_file", "a_file"),
+        ("chart lunch-by-runtime --campaign before", "lunch-by-runtime"),
+    ],
+)
+def test_reading(
+    results: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(results)
+    given = [word.format(results=results) for word in words.split()]
+    options = [] if words in ("compair old new",) else ["--results", results]
+    assert sentence in said(capsys, monkeypatch, *given, *options)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--stack thre", "no stack 'thre'"),
+        ("--stack there --stack there", "named twice"),
+        ("--stack there --rounds 0", "--rounds"),
+        ("--stack there --rounds many", "Invalid value for '--rounds'"),
+        ("--stack there --device tpu", "tpu"),
+        ("--stack there --campaign .", "folder name"),
+        ("--stack there --benchmarks nowhere", "there is no nowhere"),
+        ("--stack there --results a_file", "a_file"),
+        ("", "--stack"),
+    ],
+)
+def test_measuring(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    sentence: str,
+) -> None:
+    (tmp_path / "stacks.toml").write_text('[there]\nkind = "here"\n')
+    (tmp_path / "a_file").write_text("")
+    (tmp_path / "benchmarks").mkdir()
+    monkeypatch.setenv("CUDA_GAINS_STACKS", str(tmp_path / "stacks.toml"))
+    monkeypatch.chdir(tmp_path)
+    given = ["--rounds", "1", *words.split()] if "--rounds" not in words else words.split()
+    assert sentence in said(capsys, monkeypatch, "run", *given)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"[there", "is not valid TOML"),
+        (b"\xff\xfe", "is not valid TOML"),
+        (b"[" * 10_000, "is not valid TOML"),
+        (b"there = 1", "is not a stack"),
+        (b'[there]\nkind = "heer"', "has kind 'heer', expected one of"),
+        (b'[there]\nkind = "here"\nlibary = "x"', "has the unknown key 'libary'"),
+        (b'["../there"]\nkind = "here"', "characters that a folder name should not have"),
+        (b"", "no stack 'there'"),
+        (None, "cannot be read"),
+    ],
+)
+def test_the_stacks_file(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    sentence: str,
+) -> None:
+    path = tmp_path / "stacks.toml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    monkeypatch.setenv("CUDA_GAINS_STACKS", str(path))
+    told = said(capsys, monkeypatch, "stacks", "show", "there")
+    assert sentence in told
+    assert content == b"" or "stacks.toml" in told
