@@ -135,6 +135,15 @@ def _canary_notes(groups: Groups) -> list[str]:
     return []
 
 
+def _nothing_shared(a: Side, b: Side) -> list[str]:
+    """Said where the sides hold different families: results of another tool against ours, say."""
+    held = [set(side.data.cases["family"]) for side in (a, b)]
+    if not all(held) or held[0] & held[1]:
+        return []
+    told = [f"{side.label} holds {', '.join(sorted(own))}" for side, own in zip((a, b), held, strict=True)]
+    return [f"nothing is compared: {' and '.join(told)}, and only what was measured in one way is compared"]
+
+
 def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> list[str]:
     notes = []
     if pairing is Pairing.UNPAIRED:
@@ -143,6 +152,7 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
             notes.append(ALTERNATE)
     if turns and pairing is Pairing.INSTALLATIONS:
         notes.append(turns.note)
+    notes += _nothing_shared(a, b)
     stacks = set(a.data.runs["stack"]) | set(b.data.runs["stack"])
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")

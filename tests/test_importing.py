@@ -383,6 +383,18 @@ def test_imported_results_are_never_compared_with_ours(tmp_path):
     assert len(found.left_out) == 5  # measured on one side only
 
 
+def test_where_nothing_is_shared_the_comparison_says_so(tmp_path):
+    import_file(files.nccl_table(tmp_path / "a.txt"), "old", "mixed", tmp_path)
+    write_campaign(tmp_path, "mixed", {"new": 1.0}, rounds=3, null=False)
+
+    found = compare(*sides.pair("old", "new", "mixed", tmp_path))
+    assert found.cases == ()
+    assert (
+        "nothing is compared: old holds nccl-tests and new holds canary, launch, and only what was measured "
+        "in one way is compared"
+    ) in found.notes
+
+
 def test_the_command(tmp_path):
     paths = [str(files.nccl_table(tmp_path / f"{i}.txt", scale=1 + i / 100)) for i in range(2)]
     asked = ["import", *paths, "--stack", "old", "--results", str(tmp_path / "r"), "--campaign", "cluster"]
