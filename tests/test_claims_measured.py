@@ -248,6 +248,11 @@ def test_what_is_not_measured_says_what_it_would_take(judge, text, told):
     assert told in found.takes
 
 
+def test_a_family_that_nobody_knows_is_an_error_that_names_the_nearest(truths, judge):
+    with pytest.raises(UsageError, match=r"no family 'lunch', which claim 'mine' .*did you mean 'launch'"):
+        judge(entry("exists", cases='{ family = "lunch" }'), results=truths)
+
+
 def fact(check, record=""):
     return entry("fact", f"check = {check}\n{record}", sides="", cases="")
 
@@ -317,7 +322,7 @@ def command(write, tmp_path):
     write(1.0)
     path = tmp_path / "claims.toml"
     path.write_text(
-        entry("up to", "value = 0.30") + entry("exists", cases='{ family = "none" }', name="other")
+        entry("up to", "value = 0.30") + entry("exists", cases='{ family = "ladder" }', name="other")
     )
     return ("--results", tmp_path / "results", "--claims", path)
 
