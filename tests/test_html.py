@@ -1,0 +1,513 @@
+"""A report as one HTML file: what it says in each situation, in a real browser, and of hostile results."""
+
+import dataclasses
+import html
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import synthetic
+from typer.testing import CliRunner
+
+from bench_lib import asked, cli, page, report, sides
+from bench_lib.errors import UsageError
+from bench_lib.html import asking, shipped, writer
+from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.model import Case, Change, Comparison, Status
+from bench_lib.page import Code, Mark, Names, Number, Section, Table
+from bench_lib.sections import answer
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = "</script><script>alert(1)</script><img src=http://e.example/x onerror=alert(2)>\"'&lt;{{ 7 * 7 }}"
+
+
+class Elements(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = [tag] if tag in ("script", "style") else []
+
+    def handle_endtag(self, tag):
+        self._inside = []
+
+    def handle_data(self, data):
+        self.text += data if not self._inside else ""
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def words(text: str) -> str:
+    return " ".join(Elements(text).text.split())
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`demo`: of three stacks, `new` and `newer` make one case 20 % faster and one 10 % slower."""
+    path = tmp_path_factory.mktemp("html")
+    measured = [*synthetic.canaries(), *synthetic.cases(4)]
+    kernels = {"kernels": "gemm_old"}
+    measured[2] = synthetic.replace(
+        measured[2], scale={"*": 0.8, "old": 1.0}, quantities={"peak_nbytes": 2**30}
+    )
+    measured[3] = synthetic.replace(measured[3], scale={"*": 1.1, "old": 1.0}, facts=kernels)
+    stacks = {"old": 1.0, "new": 1.0, "newer": 1.0}
+    synthetic.write_campaign(path, "demo", stacks, rounds=6, measured=measured, samples=8)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(results: Path) -> Path:
+    return report.write(asking.reported(["old", "new"], "demo", results, None), results / "report.html")
+
+
+def test_the_file_holds_everything_and_refers_to_nothing(written):
+    text = written.read_text()
+    found = Elements(text)
+    assert found.count("svg") == 2
+    assert found.count("script") == 1
+    references = {
+        value
+        for _, attributes in found.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "xlink:href", "data") and value
+    }
+    assert all(value.startswith(("#", "data:")) for value in references)
+    assert "url(http" not in text
+    assert "@import" not in text
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {value[1:] for value in references if value.startswith("#")} <= set(ids)
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(ids)
+
+
+def test_the_sections_come_in_order(written):
+    titles = re.findall(r"<h2>\s*(.*?)\s*</h2>", written.read_text(), flags=re.S)
+    assert titles == [
+        "The answer",
+        "What differs",
+        "Canaries",
+        "At a glance",
+        "Cases",
+        "The runs in order of time",
+        "Memory",
+        "Left out, failed, skipped, flagged",
+        "How to read this",
+        "Appendix: identities",
+    ]
+
+
+def test_every_case_has_a_row_with_its_value_to_sort_by(results, written):
+    comparison = asked.compared(["old", "new"], "demo", results, None)[0]
+    text = written.read_text()
+    for row in comparison.cases:
+        assert f'data-value="{row.ratio}"' in text
+        assert row.case_id in Elements(text).text
+    assert text.count('<span class="mark faster">faster</span>') == 1
+
+
+def test_the_answer_holds_counts_extremes_and_what_differs(results, written):
+    text = words(written.read_text())
+    assert "What changes from old to new?" in text
+    assert "4 cases were compared: 1 faster, 1 slower, 2 same. Of these the biggest gain is" in text
+    assert "None of the 2 canaries moved. What differs: cudart 11.8 -> 12.4." in text
+
+
+def test_a_bridge_names_its_steps_and_which_moves_most(results):
+    out = report.write(
+        asking.reported(["old", "new", "newer"], "demo", results, None), results / "bridge.html"
+    )
+    text = words(out.read_text())
+    assert text.startswith("old → new → newer ")
+    assert "What changes from old to newer, step by step over new?" in text
+    assert re.search(
+        r"In the mean over all 4 cases the whole way takes 0\.\d+ \[0\.\d+, [01]\.\d+\] times", text
+    )
+    assert "step 1 of 2 (cudart 11.8 -> 12.4) moves it most" in text
+    assert Elements(out.read_text()).count("svg") == 3
+
+
+def test_a_contrast_says_that_the_machine_is_the_same_and_which_kernels_changed(tmp_path):
+    cases = [
+        synthetic.SyntheticCase(
+            Case("conv", "op", {"mode": mode}), seconds, facts={"kernels": f"gemm_{mode}"}
+        )
+        for mode, seconds in (("off", 2e-4), ("on", 1e-4))
+    ]
+    synthetic.write_campaign(tmp_path, "demo", {"here": 1.0}, rounds=6, measured=cases, null=False)
+    out = report.write(asking.reported([], "demo", tmp_path, "mode=off:on"), tmp_path / "x.html")
+    text = words(out.read_text())
+    assert "1 case was compared: 1 faster, 0 slower. Of these the biggest gain is conv/op" in text
+    assert "Both sides were measured inside each run, so the machine is the same for both." in text
+    assert "1 of 1 cases ran something else on the candidate's side." in text
+    assert "gemm_offgemm_on" in text
+
+
+# --- the sentences, in every situation
+
+
+def made(tmp_path: Path, measured, rounds=6, **more) -> Comparison:
+    stacks = {"old": 1.0, "new": 1.0}
+    synthetic.write_campaign(tmp_path, "demo", stacks, rounds=rounds, measured=measured, samples=5, **more)
+    return asked.compared(["old", "new"], "demo", tmp_path, None)[0]
+
+
+def told(comparison: Comparison) -> str:
+    return page.letters(answer.text(comparison))
+
+
+def test_sentences_where_nothing_moved(tmp_path):
+    text = told(made(tmp_path, synthetic.cases(2)))
+    assert text == (
+        "2 cases were compared: 0 faster, 0 slower, 2 same. "
+        "Every one of them is shown to differ by less than its margin."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "interleaved", "because"),
+    [
+        (1, True, "a verdict needs 3 rounds and there is 1"),
+        (2, True, "a verdict needs 3 rounds and there are 2"),
+        (1, False, "a verdict needs 3 runs a side and there is 1"),
+    ],
+)
+def test_sentences_on_too_few_runs(tmp_path, rounds, interleaved, because):
+    slow = [synthetic.replace(synthetic.cases(1)[0], scale={"new": 1.5})]
+    text = told(made(tmp_path, slow, rounds=rounds, interleaved=interleaved))
+    assert text.startswith(f"1 case was compared: 0 faster, 0 slower, 1 unclear, because {because}. ")
+    assert "; the largest difference seen is launch/op" in text
+    assert text.endswith(", without an interval.")
+    assert re.search(r"ratio 1\.[45]\d\d, without", text)
+
+
+def test_sentences_where_all_is_unclear(tmp_path):
+    comparison = made(tmp_path, synthetic.cases(2))
+    wide = [
+        dataclasses.replace(row, change=Change.UNCLEAR, ratio=1.02, low=low, high=1.3)
+        for row, low in zip(comparison.cases, (0.8, 1.01), strict=True)
+    ]
+    unclear = dataclasses.replace(comparison, cases=(wide[0],))
+    assert told(unclear) == (
+        "1 case was compared: 0 faster, 0 slower, 1 unclear. "
+        "No case is shown to be faster or slower by more than its margin."
+    )
+    leans = dataclasses.replace(comparison, cases=tuple(wide))
+    assert told(leans).endswith(
+        "by more than its margin; 1 leans to one side without being settled, the furthest is "
+        f"{wide[1].case_id} with 2 % more time, ratio 1.020 [1.010, 1.300]."
+    )
+
+
+def test_sentences_where_nothing_can_be_compared(tmp_path):
+    comparison = made(tmp_path, synthetic.cases(3))
+    apart = [
+        dataclasses.replace(row, change=Change.NOT_COMPARABLE, ratio=None, reason=reason)
+        for row, reason in zip(comparison.cases, ("policy", "policy", "calls"), strict=True)
+    ]
+    assert told(dataclasses.replace(comparison, cases=())) == (
+        "No case was measured on both sides, so 0 cases were compared."
+    )
+    three = dataclasses.replace(comparison, cases=tuple(apart))
+    assert told(three) == "None of 3 cases could be compared; most often policy."
+    one = dataclasses.replace(comparison, cases=(apart[2],))
+    assert told(one) == "The one case there is could not be compared; calls."
+    mixed = dataclasses.replace(comparison, cases=(comparison.cases[0], apart[2]))
+    assert told(mixed) == (
+        "1 case was compared: 0 faster, 0 slower, 1 same; 1 more could not be compared. "
+        "It is shown to differ by less than its margin."
+    )
+
+
+def test_some_cases_on_too_few_runs_are_counted_apart(tmp_path):
+    comparison = made(tmp_path, synthetic.cases(2))
+    few = dataclasses.replace(comparison.cases[1], change=Change.UNCLEAR, n=1, low=None, high=None)
+    text = told(dataclasses.replace(comparison, cases=(comparison.cases[0], few)))
+    assert "1 same, 1 unclear (1 of them rest on fewer than 3 rounds, which allow no verdict)." in text
+
+
+def test_what_failed_stands_on_the_first_screen(tmp_path):
+    (case,) = synthetic.cases(1)
+    for number in range(3):
+        for arm, status in (("old", Status.OK), ("new", Status.CRASHED)):
+            one = synthetic.measurement(case, [1e-4] * 5, status=status, reason="exit code -11")
+            info = synthetic.run_info("demo", arm, round=f"r{number}")
+            synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [one])
+    subject = asking.reported(["old", "new"], "demo", tmp_path, None)
+    text = words(writer.page(subject.title, report.sections(subject)))
+    first, _, rest = text.partition("At a glance")
+    assert "The one case there is could not be compared; new: crashed: exit code -11 (3 runs)." in first
+    assert "Not in these numbers, or in doubt: 1 case failed;" in first
+    assert "exit code -11" in rest
+
+
+# --- text out of results, and results that are not as they should be
+
+
+def test_nothing_in_the_results_becomes_markup():
+    cells = (Code(HOSTILE), Number(HOSTILE, 1.0), Mark(HOSTILE, "faster"), Names((HOSTILE,) * 12), HOSTILE)
+    blocks = (Table((HOSTILE,) * 5, (cells,), "cases"), HOSTILE, page.Bullets((HOSTILE,)))
+    text = writer.page(HOSTILE, [Section(HOSTILE, blocks, place) for place in page.Place])
+    found = Elements(text)
+    plain = Elements(writer.page("t", [Section("t", (Table(("a",) * 5, (("b",) * 5,), "cases"), "c"))]))
+    allowed = {tag for tag, _ in plain.tags} | {"ul", "li", "details", "summary", "code", "span", "wbr"}
+    assert {tag for tag, _ in found.tags} <= allowed
+    assert found.count("script") == 1
+    assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
+    assert html.unescape(text).count("alert(1)") > 20
+    assert "49" not in found.text
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Markup in every name, a million samples, an old schema, missing columns and a truncated file."""
+    path = tmp_path_factory.mktemp("hostile")
+    first, second = f"old{HOSTILE}", f"new{HOSTILE}"
+    bad = Case(f"fam{HOSTILE}", f"op{HOSTILE}", {f"k{HOSTILE}": HOSTILE, "metric": HOSTILE})
+    broken = Case("compile_resnet50", "resnet50", {"metric": "step", "execution": HOSTILE})
+    measured = [
+        *synthetic.canaries(),
+        synthetic.SyntheticCase(bad, facts={"kernels": HOSTILE}, quantities={HOSTILE: 2.0}),
+        synthetic.SyntheticCase(broken, scale={second: 0.7}),
+    ]
+    identities = {stack: {f"cudart{HOSTILE}.version": stack, HOSTILE: HOSTILE} for stack in (first, second)}
+    stacks = {first: 1.0, second: 1.0}
+    ids = synthetic.write_campaign(
+        path, "demo", stacks, rounds=4, measured=measured, samples=5, null=False, identities=identities
+    )
+    skipped = synthetic.measurement(measured[2], [], status=Status.FAILED, reason=HOSTILE)
+    for number in range(2):
+        info = synthetic.run_info("demo", second, round=f"failed-{number}")
+        synthetic.write_run(path, info, synthetic.identity(synthetic.Machine(gpu_name=HOSTILE)), [skipped])
+    damage(CampaignFolder(path, "demo"), ids)
+    return path
+
+
+def many(samples: Path, cases: Path, rows: int = 1_000_000) -> None:
+    """A million samples for each of the cases of one run."""
+    known, held = pq.read_table(samples), pq.read_table(cases)
+    first = known["case_id"].to_pylist().index(held["case_id"][-1].as_py())
+    more = known.take(pa.array(np.full(rows - 5, first)))
+    pq.write_table(pa.concat_tables([known, more]), samples)
+    n_samples = pa.array([5] * (held.num_rows - 1) + [rows], pa.int32())
+    at = held.column_names.index("n_samples")
+    pq.write_table(held.set_column(at, held.schema.field(at), n_samples), cases)
+
+
+def damage(folder: CampaignFolder, ids: Sequence[str]) -> None:
+    """A million rows in one run, then a fault of its own kind in each of five others."""
+    samples, cases, runs = ([folder.table(table, run) for run in ids] for table in TABLES)
+    many(samples[0], cases[0])
+    short = pq.read_table(cases[1]).drop_columns(["margin", "reason", "quantities"])
+    pq.write_table(short, cases[1])
+    lacks = pq.read_table(runs[2]).drop_columns(["arm"])
+    pq.write_table(lacks, runs[2])
+    older = pq.read_table(samples[3]).replace_schema_metadata({"cuda_gains_schema": "0"})
+    pq.write_table(older.drop_columns(["flags"]), samples[3])
+    newer = pq.read_table(cases[4]).replace_schema_metadata({"cuda_gains_schema": "99"})
+    pq.write_table(newer, cases[4])
+    samples[5].write_bytes(samples[5].read_bytes()[:-200])
+    (folder.path / "journal" / "cut.jsonl").write_text('{"event": "run", "run_id": "cu')
+
+
+def test_hostile_results_give_a_page_and_a_list_of_what_was_left_out(hostile, browser):
+    subject = asking.reported([f"old{HOSTILE}", f"new{HOSTILE}"], "demo", hostile, None)
+    out = report.write(subject, hostile / "report.html")
+    assert out.stat().st_size < 3_000_000
+    found = Elements(out.read_text())
+    assert found.count("script") == 1
+    assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
+    left_out = " ".join(found.text.partition("Left out of the comparison:")[2].split())
+    for told in (
+        "lacks the column 'arm'",
+        "has schema version 99",
+        "holds no margin to judge it by",
+        "cannot be read",
+    ):
+        assert told in left_out
+    seen = browser(out)
+    assert seen.locator("h2", has_text="Left out").count() == 1
+    assert seen.locator("img").count() == 0
+
+
+# --- in a browser
+
+
+def chromium() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator:
+    """A running Chromium, driven by playwright."""
+    if (path := chromium()) is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def browser(engine) -> Iterator:
+    """Open a page: `browser(path, width, color_scheme=...)`; it asks for nothing and complains of nothing."""
+    asked_for: list[str] = []
+    complaints: list[str] = []
+    pages = []
+
+    def opened(path: Path, width: int = 1400, **more):
+        tab = engine.new_page(viewport={"width": width, "height": 900}, **more)
+        pages.append(tab)
+        tab.on("request", lambda request: asked_for.append(request.url))
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("dialog", lambda dialog: complaints.append(dialog.message))
+        tab.goto(path.as_uri())
+        return tab
+
+    yield opened
+    for tab in pages:
+        tab.close()
+    assert complaints == []
+    assert [url.partition(":")[0] for url in asked_for] == ["file"] * len(pages)
+
+
+def shown_rows(tab) -> list[list[str]]:
+    return tab.eval_on_selector_all(
+        "[data-name=cases] tbody tr:not([hidden])",
+        "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))",
+    )
+
+
+def test_the_table_of_cases_sorts_and_filters(written, browser):
+    tab = browser(written)
+    rows = shown_rows(tab)
+    assert len(rows) == 4
+    assert rows[0][5] == "faster"
+    ratio = tab.locator("[data-name=cases] th button", has_text="ratio")
+    ratio.click()
+    ratio.click()
+    assert [row[5] for row in (shown_rows(tab)[0], shown_rows(tab)[-1])] == ["slower", "faster"]
+    assert tab.locator("[data-name=cases] th[aria-sort=descending]").inner_text().startswith("ratio")
+    tab.locator("[data-name=cases] th button", has_text="case").click()
+    sizes = [int(row[0].partition("size=")[2].rstrip("]")) for row in shown_rows(tab)]
+    assert sizes == sorted(sizes)
+    tab.locator("[data-name=cases] input").fill("SIZE=8 same")
+    assert [row[5] for row in shown_rows(tab)] == ["same"]
+    assert tab.locator("[data-name=cases] output").inner_text() == "1 of 4 shown"
+    tab.locator("[data-name=cases] input").fill("")
+    tab.locator("[data-name=cases] select").select_option("slower")
+    assert [row[5] for row in shown_rows(tab)] == ["slower"]
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_wide_and_a_narrow_screen_light_and_dark(written, browser, width, scheme):
+    tab = browser(written, width, color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    style = "getComputedStyle(document.body)"
+    colours = [tab.evaluate(f"{style}.{name}") for name in ("backgroundColor", "color")]
+    ground, ink = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
+    assert (ground > 600 > ink) if scheme == "light" else (ground < 150 < ink)
+    drawn = tab.evaluate("getComputedStyle(document.querySelector('.chart svg path')).fill")
+    assert drawn == tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    first = tab.locator("h2", has_text="At a glance").bounding_box()
+    assert width == 400 or first["y"] < 900
+
+
+def test_it_prints_with_everything_unfolded(written, browser, tmp_path):
+    tab = browser(written, color_scheme="dark")
+    tab.emulate_media(media="print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not tab.locator("nav").is_visible()
+    assert tab.pdf(prefer_css_page_size=True).startswith(b"%PDF-")
+
+
+# --- the command, and the reports that ship
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli.app, list(arguments))
+
+
+def test_the_suffix_of_the_output_chooses_the_form(results, tmp_path):
+    asked_for = ["report", "old", "new", "--campaign", "demo", "--results", str(results), "-o"]
+    done = run(*asked_for, str(tmp_path / "deep/x.HTML"))
+    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "deep/x.HTML"))
+    assert (tmp_path / "deep/x.HTML").read_text().startswith("<!doctype html>")
+    assert not report.is_page(tmp_path / "folder")
+    (tmp_path / "there.html").mkdir()
+    failed = run(*asked_for, str(tmp_path / "there.html"))
+    assert isinstance(failed.exception, UsageError)
+    assert "is a folder, and an HTML report is a file" in str(failed.exception)
+
+
+def listed(folder: Path, *entries: str) -> Path:
+    (folder / shipped.LIST).write_text("\n".join(f"[[report]]\n{entry}" for entry in entries))
+    return folder
+
+
+def test_all_listed_reports_and_their_index(results, tmp_path):
+    one = 'name = "one"\nquestion = "What of <b>new</b>?"\ncampaign = "demo"\nsides = ["old", "new"]'
+    gone = 'name = "gone"\nquestion = "And of that?"\ncampaign = "lost"\nsides = ["old", "new"]'
+    listed(results, one, gone)
+    done = run("report", "--all", "--results", str(results), "-o", str(tmp_path / "out"))
+    assert done.exit_code == 0
+    text = (tmp_path / "out/index.html").read_text()
+    assert 'href="one.html"' in text
+    assert "What of <b>new</b>?" in words(text)
+    assert "4 cases were compared: 1 faster, 1 slower, 2 same." in words(text)
+    assert "This report could not be made: no campaign &#39;lost&#39;" in text
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "one.html"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is not there"),
+        ("[[report]", "is no TOML"),
+        ("", "holds no report"),
+        ("[other]\na = 1", "holds other; expected"),
+        ('[[report]]\nnam = "x"', "unknown key 'nam'.*did you mean 'name'"),
+        ('[[report]]\nname = "x"\nquestion = 3\ncampaign = "c"', "has question = 3, expected a text"),
+        ('[[report]]\nname = "../x"\nquestion = "q"\ncampaign = "c"', "report name '../x' has characters"),
+        ('[[report]]\nname = "index"\nquestion = "q"\ncampaign = "c"', "as their index"),
+        ('[[report]]\nname = "x"\nquestion = "q"\ncampaign = "c"\nsides = "a"', "expected a list"),
+        ('[[report]]\nname = "x"\nquestion = "q"\ncampaign = "c"\n' * 2, "names x twice"),
+    ],
+)
+def test_a_wrong_list_is_one_sentence(tmp_path, text, said):
+    if text is not None:
+        (tmp_path / shipped.LIST).write_text(text)
+    with pytest.raises(UsageError, match=said):
+        shipped.read(tmp_path / shipped.LIST)
+
+
+def test_all_takes_no_sides():
+    failed = run("report", "a", "b", "--all")
+    assert "--all makes what reports.toml lists" in str(failed.exception)
+
+
+def test_every_campaign_that_ships_has_a_report_of_campaigns_and_sides_that_are_there():
+    entries = shipped.read(ROOT / "results" / shipped.LIST)
+    there = [path.parent.name for path in (ROOT / "results").glob("*/README.md")]
+    assert {entry.campaign for entry in entries} == set(there)
+    for entry in entries:
+        for side in entry.sides:
+            sides.resolve(side, entry.campaign, ROOT / "results")
