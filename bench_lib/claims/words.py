@@ -55,7 +55,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two values of one parameter, compared inside each run."""
+    """A parameter at two values, both measured in every run."""
 
     parameter: str
     baseline: str
