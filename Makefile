@@ -6,7 +6,7 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench test lint gallery clean
+.PHONY: help venv bench test lint gallery report clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,14 @@ $(VENV)/.test: $(VENV)/.bench pyproject.toml
 
 bench: venv $(VENV)/.cupy  ## measure this machine into results/local
 	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json
+
+# Reading needs neither torch nor a GPU, so from a clone this takes a minute.
+$(VENV)/.report: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[report]"
+	@touch $@
+
+report: $(VENV)/.report  ## build the reports of the shipped campaigns into report/
+	$(BIN)/cuda-gains report --all -o report
 
 $(VENV)/.notebooks: $(VENV)/.bench pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[$(BENCH_EXTRAS),notebooks]"
