@@ -6,7 +6,7 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench test lint gallery report clean
+.PHONY: help venv bench test torture lint gallery report clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ lint: $(VENV)/.test  ## ruff and mypy
 
 test: lint  ## install what is missing, check, and run the tests
 	$(BIN)/python -m pytest tests -m "not slow" -n 2 --dist loadfile
+
+torture: $(VENV)/.test  ## run what shows each fault of docs/faults.md, and tell of each on a line
+	$(BIN)/python -m pytest tests -q -m "torture and not slow"
 
 clean:  ## remove the environment and the caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build *.egg-info

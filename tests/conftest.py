@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # `from fake_cuda import ...`, whatever the import mode
 
 import fake_cuda as fake
+import torture
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("filterwarnings", "error")
     config.pluginmanager.import_plugin("pytester")
+    config.pluginmanager.register(torture.Torture(), "torture")
 
 
 @pytest.fixture(scope="session")
