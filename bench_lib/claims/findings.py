@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bench_lib.claims import judging, selecting
@@ -52,9 +53,8 @@ def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
 
 def _selections(claim: Claim, measured: Measured) -> Iterator[_Selection]:
     if claim.baseline:
-        for found in measured.pairs(claim.baseline, claim.candidate):
-            if all(_usable(claim, arm) for arm in found.arms):
-                yield from _of_comparison(claim, found)
+        for found in measured.pairs(claim.baseline, claim.candidate, partial(_usable, claim)):
+            yield from _of_comparison(claim, found)
     for arm in measured.stacks:
         if not arm.holds(claim.inside):
             continue

@@ -1,6 +1,6 @@
 """Campaigns in, comparisons out: each campaign is read once and each comparison made once, for all claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,13 +78,16 @@ class Measured:
         self.arms = [arm for name in campaigns for arm in self._arms(name, "arm")]
         self.stacks = [arm for name in campaigns for arm in self._arms(name, "stack")]
 
-    def pairs(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> Iterator[Compared]:
-        """Comparisons of arms that hold what the sides ask for, inside campaigns, else across them.
+    def pairs(
+        self, baseline: Mapping[str, str], candidate: Mapping[str, str], usable: Callable[[Arm], bool]
+    ) -> Iterator[Compared]:
+        """Comparisons of usable arms that hold what the sides ask for, inside campaigns, else across them.
 
         Of several candidates for a baseline the one that differs from it in the fewest components.
         """
-        first = [arm for arm in self.arms if arm.holds(baseline) and not _is_repeat(arm)]
-        second = [arm for arm in self.arms if arm.holds(candidate) and not _is_repeat(arm)]
+        able = [arm for arm in self.arms if not _is_repeat(arm) and usable(arm)]
+        first = [arm for arm in able if arm.holds(baseline)]
+        second = [arm for arm in able if arm.holds(candidate)]
         inside = [(a, b) for a in first for b in second if a.side.campaign == b.side.campaign]
         every = inside or [(a, b) for a in first for b in second]
         nearest: dict[int, tuple[Arm, Arm]] = {}
