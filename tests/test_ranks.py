@@ -1,22 +1,31 @@
 """Ranks: asked together, in real processes over gloo; what dies, hangs or disagrees ends all of them."""
 
+import json
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing.connection import Client
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rank_handlers
 
-from bench_lib.errors import Crashed, CudaGainsError, Hung, UsageError, WrongResult
+from bench_lib.errors import Crashed, CudaGainsError, Hung, Refused, UsageError, WrongResult
 from bench_lib.model import Flag, Timing
-from bench_lib.ranks import interconnect, preflight
+from bench_lib.ranks import interconnect, joining, preflight
 from bench_lib.ranks.group import GRACE_SECONDS, Ranks
-from bench_lib.ranks.joining import Joined, refuse_campaign
-from bench_lib.ranks.member import Facts
+from bench_lib.ranks.joining import Joined, RemoteSeat, Seats, refuse_campaign
+from bench_lib.ranks.life import Make
+from bench_lib.ranks.member import Facts, Place, Spec
+from bench_lib.ranks.seat import Lost
 from bench_lib.ranks.timing import Sampled, slowest, slowest_of_each
 from bench_lib.ranks.world import World
 from bench_lib.timer import Sample
@@ -134,6 +143,67 @@ def test_ranks_die_with_the_process_that_started_them():
         assert len(pids) == 2
         parent.send_signal(signal.SIGKILL)
     assert all(map(gone, pids))
+
+
+# --- under torchrun
+
+
+@pytest.fixture
+def remote():
+    """A seat at another process of torchrun's, which here is a thread."""
+    ours, control = multiprocessing.Pipe()
+    seat, order = multiprocessing.Pipe()
+    thread = threading.Thread(target=Seats(control, lambda: order).serve)
+    thread.start()
+    ours.send("seat")
+    yield RemoteSeat(seat)
+    ours.close()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("fault", ["die", "hang"])
+def test_a_rank_elsewhere_answers_until_it_does_not(remote, fault):
+    remote.start(Spec(Place(1, 2, 0, 1, "cpu"), rank_handlers.make))
+    failed, facts = remote.hear()
+    assert (failed, facts.rank) == (False, 1)
+    remote.say(Make())
+    assert remote.hear() == (False, None)
+    remote.say("pid")
+    _, pid = remote.hear()
+    remote.say(fault)
+    if fault == "die":
+        with pytest.raises(Lost, match="was ended by SIGKILL"):
+            remote.hear()
+    log = remote.end(stacks=True)
+    assert {"die": "the last words of rank 1", "hang": "rank_handlers.py"}[fault] in log
+    assert gone(pid)
+
+
+def test_strangers_who_knock_at_rank_0_are_let_go(monkeypatch):
+    monkeypatch.setattr(joining, "GATHER_SECONDS", 5.0)
+    store = {}
+    monkeypatch.setattr(joining, "_store", lambda seconds: SimpleNamespace(set=store.__setitem__))
+
+    def knock():
+        while not store:
+            time.sleep(0.01)
+        said = json.loads(next(iter(store.values())))
+        address = ("127.0.0.1", said["port"])
+        with pytest.raises(multiprocessing.AuthenticationError):
+            Client(address, authkey=b"another key")
+        socket.create_connection(address).close()
+        Client(address, authkey=bytes.fromhex(said["key"])).send((1, 0, 1))
+
+    with ThreadPoolExecutor() as threads:
+        knocked = threads.submit(knock)
+        leader = joining.Leader(Joined(0, 2, 0, 1, "127.0.0.1"))
+        knocked.result()
+    assert leader.local == {0: (0, 1), 1: (0, 1)}
+    leader.close()
+    monkeypatch.setattr(joining, "GATHER_SECONDS", 0.1)
+    with pytest.raises(Refused, match=r"1 of 3 ranks have come after 0 s; start the same command on every"):
+        joining.Leader(Joined(0, 3, 0, 1, "127.0.0.1"))
 
 
 # --- what is looked for before the first collective

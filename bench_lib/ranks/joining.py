@@ -9,9 +9,11 @@ import json
 import os
 import secrets
 import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge, wait
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from bench_lib.ranks.seat import LocalSeat, Lost
 GATHER_SECONDS = 120.0
 _LEADER_SECONDS = 12 * 3600.0  # rank 0 may measure other things first
 _END_SECONDS = 20.0
+_PROVE_SECONDS = 10
 _KEY = "cuda-gains/leader"
 
 if TYPE_CHECKING:
@@ -82,6 +85,13 @@ class Leader:
         self._server.settimeout(GATHER_SECONDS)
         self._controls: dict[int, Wire] = {}
         self.local: dict[int, tuple[int, int]] = {0: (joined.local_rank, joined.local_size)}
+        try:
+            self._gather(joined)
+        except BaseException:
+            self.close()
+            raise
+
+    def _gather(self, joined: Joined) -> None:
         port = self._server.getsockname()[1]
         self._kept = _store(GATHER_SECONDS)  # where rank 0 is the store, it must stay
         self._kept.set(_KEY, json.dumps({"port": port, "key": self._key.hex()}))
@@ -103,18 +113,34 @@ class Leader:
         self._server.close()
 
     def _accept(self, what: str) -> Wire:
-        try:
-            accepted, _ = self._server.accept()
-        except TimeoutError:
-            raise Refused(
-                f"{what} after {GATHER_SECONDS:.0f} s; start the same command on every host, and let them "
-                f"reach {self._joined.host}"
-            ) from None
-        accepted.setblocking(True)
-        connection: Wire = Connection(accepted.detach())
-        deliver_challenge(connection, self._key)
-        answer_challenge(connection, self._key)
-        return connection
+        """The next that knows the secret; anybody else who knocks is let go."""
+        while True:
+            try:
+                accepted, _ = self._server.accept()
+            except TimeoutError:
+                raise Refused(
+                    f"{what} after {GATHER_SECONDS:.0f} s; start the same command on every host, and let "
+                    f"them reach {self._joined.host}"
+                ) from None
+            accepted.setblocking(True)
+            with contextlib.suppress(AuthenticationError, EOFError, OSError):
+                return _known(accepted, self._key)
+
+
+def _known(accepted: socket.socket, key: bytes) -> Wire:
+    """A connection whose other side has proved that it knows the key; it has some seconds for that."""
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _PROVE_SECONDS, 0))
+    connection: Wire = Connection(os.dup(accepted.fileno()))
+    try:
+        deliver_challenge(connection, key)
+        answer_challenge(connection, key)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        accepted.close()
+    return connection
 
 
 class RemoteSeat:
@@ -172,10 +198,10 @@ def follow(joined: Joined) -> None:
 
     control = connect()
     control.send((joined.rank, joined.local_rank, joined.local_size))
-    _Seats(control, connect).serve()
+    Seats(control, connect).serve()
 
 
-class _Seats:
+class Seats:
     """The seats that this process lends, and the connection that orders each."""
 
     def __init__(self, control: Wire, connect: Callable[[], Wire]) -> None:
