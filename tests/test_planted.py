@@ -86,7 +86,8 @@ def test_ten_rounds_in_one_process_find_what_is_planted() -> None:
     native.spin_cpu(1)  # compiled
     rounds = [medians(margin, ("none", *candidates), rng) for _ in range(ROUNDS)]
     ratios = np.log([[this[name] / this["none"] for this in rounds] for name in candidates])
-    decided = stats.decide(stats.paired(ratios, np.zeros(3)), np.full(3, margin))
+    floor = stats.spread_floor(np.full(3, native.clock_resolution()), np.full(3, rounds[0]["none"]))
+    decided = stats.decide(stats.paired(ratios, floor), np.full(3, margin))
     changes = dict(zip(candidates, decided.change, strict=True))
     assert changes["large"] == Change.SLOWER, ratios
     assert Change.SLOWER not in (changes["small"], changes["none#2"]), ratios
