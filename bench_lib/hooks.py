@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench_lib import ending, selection
+from bench_lib import banner, ending, selection
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.model import Status
 from bench_lib.options import Options, Task
-from bench_lib.target import CUDA, Target, clean
+from bench_lib.target import Target, clean
 
 if TYPE_CHECKING:
     from bench_lib.bench import Bench
@@ -144,23 +144,8 @@ class Hooks:
         for item in cases:
             case = selection.case_of(item)
             bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
-        for line in (*self._banner(cases), *(f"cuda-gains: {doubt}" for doubt in self.run.doubts)):
+        for line in (*banner.lines(self.run, cases), *(f"cuda-gains: {doubt}" for doubt in self.run.doubts)):
             self._say(line)
-
-    def _banner(self, cases: list[pytest.Item]) -> Iterator[str]:
-        run, target, policy = self.run, self.target, self.options.policy
-        what = f"stack {run.stack.name}, campaign {self.options.campaign}, {len(cases)} cases"
-        how = f"policy {policy.name} ({policy.samples} samples)"
-        if target.device == CUDA:
-            yield f"cuda-gains: device cuda ({target.detected.name}, {target.detected.uuid}), {what}, {how}"
-            if others := target.telemetry.other_processes():
-                yield f"cuda-gains: {others} other processes compute on this GPU and may disturb the times"
-            return
-        yield f"cuda-gains: device cpu, {what}, {how}"
-        families = selection.needing_gpu(cases)
-        yield f"cuda-gains: no GPU: {target.detected.reason}"
-        if families:
-            yield f"cuda-gains: skipped, because they measure the GPU itself: {families}"
 
     def _say(self, line: str) -> None:
         terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")

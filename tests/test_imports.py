@@ -56,7 +56,8 @@ MEASURING = [
     "ranks_steps", "ranks_steps.networks", "ranks_steps.arms", "ranks_steps.trainer",
     "ranks_steps.measuring", "ranks_steps.cases",
     # pytest
-    "ending", "selection", "options", "target", "bench_json", "session", "faults.surroundings",
+    "ending", "selection", "options", "target", "bench_json", "flight", "session",
+    "banner", "faults.surroundings",
     "hooks", "plugin",
 ]
 JOIN = [
