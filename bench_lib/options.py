@@ -5,6 +5,7 @@ import os
 import shlex
 import uuid
 from collections.abc import Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder, check_name
+from bench_lib.nccl import found
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
 from bench_lib.places import address
 from bench_lib.places.address import Address
@@ -59,12 +61,13 @@ class Options:
     address: Address = field(default_factory=lambda: Address(Path("results")))
     wheels: Path | None = None
     ranks: str = "all"
+    nccl: Mapping[str, Path] = field(default_factory=dict)  # libnccls by name
     json: Path | None = None
     command: str = ""
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
-        """The options of a pytest session; UsageError for an address of results that is none."""
+        """The options of a pytest session; UsageError for an address or a --nccl that is none."""
         get = config.getoption
         return cls(
             device=get("device"),
@@ -77,6 +80,7 @@ class Options:
             address=address.parse(get("results")),
             wheels=get("wheels"),
             ranks=get("ranks"),
+            nccl=found.named(get("nccl")),
             json=get("benchmark_json", None),
             command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
         )

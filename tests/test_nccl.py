@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,6 +121,23 @@ def test_libraries_by_path_have_names(tmp_path):
     other.touch()
     with pytest.raises(UsageError, match="two libraries the name mine"):
         found.named([f"mine={path}", f"mine={other}"])
+
+
+def test_a_wrong_library_by_path_is_told_before_anything_is_collected(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--nccl",
+        "libnccl.so.2",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.strip().startswith("ERROR: --nccl 'libnccl.so.2' is not NAME=PATH")
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_version_comes_from_a_folder_of_wheels(fake_cuda_built, tmp_path, monkeypatch):

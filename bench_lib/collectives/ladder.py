@@ -22,11 +22,11 @@ def in_turns(
     """
     ranks, n = group.connected(), calls(asked.nbytes)
     names = [one.name for one in libraries]
-    for name in names:
-        ranks.ask(SetUp(asked, n, name), SET_UP_SECONDS)
     rng, warm = np.random.default_rng(seed), -(-turns // WARM_SHARE)
     found: dict[str, list[float]] = {name: [] for name in names}
-    with collector_off():
+    with group.faults.counted(), collector_off():
+        for name in names:
+            ranks.ask(SetUp(asked, n, name), SET_UP_SECONDS)
         for _ in range(warm + turns):
             order = tuple(names[i] for i in rng.permutation(len(names)))
             answers = ranks.ask(Turns(order), TAKE_SECONDS)

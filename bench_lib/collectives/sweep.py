@@ -77,7 +77,7 @@ class Group:
         else:
             self.ranks = Ranks(world, torch_rank.make, size=size, device=device, backend=backend)
         self._start: dict[str, Start] = {}
-        self._world, self._faults = world, Faults()
+        self._world, self.faults = world, Faults()
 
     @property
     def library(self) -> str:
@@ -87,7 +87,7 @@ class Group:
     def connected(self) -> Ranks:
         """The ranks, up and checked. Raises what `Ranks.ask` raises."""
         if not self.ranks.started:
-            with self._faults.counted():
+            with self.faults.counted():
                 self._bring_up()
         return self.ranks
 
@@ -129,7 +129,7 @@ class Group:
         ranks, n = self.connected(), calls(asked.nbytes)
         timer = Sampled(ranks, Timing.NATIVE if self.library else Timing.HOST, n, TAKE_SECONDS)
         work = Work(nbytes=asked.actual_nbytes)
-        with self._faults.counted():
+        with self.faults.counted():
             ranks.ask(SetUp(asked, n, self.library), SET_UP_SECONDS)
             found = measure(_nothing, timer, policy, telemetry, work, budget_seconds)
         facts = {**self.start().facts, "over_ranks": "max"}
