@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench_lib import compare, sides
+from bench_lib.claims import judged, pages
 from bench_lib.model import Change
 
 ROOT = Path(__file__).parents[1]
@@ -147,3 +148,24 @@ def test_what_tuning_costs(convolutions):
     seconds = samples[samples["case_id"].isin(ok["case_id"])].groupby(["run_id", "case_id"], observed=True)
     medians = seconds["seconds"].median()
     assert f"took {1e3 * medians.min():.1f} ms to {medians.max():.1f} s" in README
+
+
+@pytest.fixture(scope="module")
+def claims():
+    found = judged.verdicts(RESULTS)
+    return {one.claim.id: one for one in found.claims if any(each.n_cases for each in one.findings)}
+
+
+def test_the_table_of_claims_is_what_is_judged(claims):
+    table = re.search(r"\| claim \| claimed \| verdict .*?\n\n", README, re.DOTALL)[0]
+    rows = {re.search(r"`([^`]+)`", row)[1]: row for row in table.splitlines()[2:] if row}
+    measured = {name for name, one in claims.items() if one.claim.kind != "fact"}
+    assert set(rows) == measured
+    for name, row in rows.items():
+        _, _, claimed, verdict, shown, _ = (cell.strip() for cell in row.split("|"))
+        assert verdict == pages.verdict_text(claims[name])
+        values = re.findall(r"[+-]?[\d.]+(?:x| %)? \[[^]]+\]", shown)
+        there = " ".join(each.shown for each in claims[name].findings)
+        assert values
+        assert all(value in there for value in values), (name, there)
+        assert claimed
