@@ -5,7 +5,6 @@ import os
 import shlex
 import uuid
 from collections.abc import Mapping
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder, check_name
-from bench_lib.nccl import found
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
+from bench_lib.nccl import found
 from bench_lib.places import address
 from bench_lib.places.address import Address
 
