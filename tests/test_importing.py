@@ -1,6 +1,8 @@
 """Results of other tools: what is read, that a file counts once, and what a damaged one says."""
 
+import functools
 import json
+import random
 import struct
 
 import other_tools as files
@@ -270,6 +272,43 @@ def test_a_damaged_file_is_one_sentence_with_its_line_and_nothing_is_written(tmp
     assert isinstance(caught.value, UsageError)
     assert "\n" not in str(caught.value)
     assert not rows(tmp_path / "r", "cases")
+
+
+def test_a_number_that_fits_no_table_is_told_with_the_file_and_nothing_is_written(tmp_path):
+    document = files.nccl_document()
+    document["config"]["iterations"] = 2**40
+    path = files.write(tmp_path / "a.json", document)
+
+    with pytest.raises(DataError, match=r"a\.json: field 'calls' does not fit"):
+        import_file(path, "old", "imported", tmp_path / "r")
+    assert not rows(tmp_path / "r", "cases")
+
+
+def spots(value, way=()):
+    """The way to every value of a document."""
+    yield way
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from spots(one, (*way, key))
+
+
+@pytest.mark.parametrize(
+    "document", [files.nccl_document(), files.nvbandwidth_document(), files.nvbench_document(3)]
+)
+def test_whatever_stands_in_a_document_it_is_read_or_told(tmp_path, document):
+    draw = random.Random(1)
+    path, told = tmp_path / "all_reduce_perf.json", 0
+    for _ in range(150):
+        spoiled = json.loads(json.dumps(document))
+        *way, last = draw.choice([one for one in spots(spoiled) if one])
+        inner = functools.reduce(lambda value, key: value[key], way, spoiled)
+        inner[last] = draw.choice([None, -1, 0, 1e300, "x", "nan", [], {}, [1], True, "1e5", 2**70, ""])
+        try:
+            read(files.write(path, spoiled))
+        except CudaGainsError as error:
+            told += 1
+            assert str(path) in str(error)
+    assert told > 20
 
 
 def test_nvbandwidth(tmp_path):

@@ -106,8 +106,8 @@ def _rows(result: Node) -> Iterator[Row]:
 
 
 def _wrong(half: Node) -> int | None:
-    found = half.number("nwrong") if half.has("nwrong") else math.nan
-    return None if math.isnan(found) else int(found)
+    unchecked = not half.has("nwrong") or math.isnan(half.number("nwrong"))
+    return None if unchecked else half.integer("nwrong")
 
 
 def _iterations(result: Node, key: str) -> tuple[float, ...]:

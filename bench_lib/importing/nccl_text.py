@@ -173,7 +173,7 @@ def _rows(source: Source, block: _Block, line: Line) -> list[Row]:
     halves = [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in zip(begins, ends, strict=True)]
     try:
         return [_row(head, half, place) for half, place in zip(halves, ("out", "in"), strict=False)]
-    except ValueError as error:
+    except (KeyError, OverflowError, ValueError) as error:
         raise source.malformed(f"a row that is none of nccl-tests ({error})", line[0]) from None
 
 

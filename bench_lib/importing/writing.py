@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench_lib import __version__, schema
-from bench_lib.errors import UsageError
+from bench_lib.errors import DataError, UsageError
 from bench_lib.importing.formats import read
 from bench_lib.importing.found import FoundCase, FoundRun, Source
 from bench_lib.journal import write_table
@@ -53,15 +54,27 @@ def import_file(path: Path, stack: str, campaign: str, results: Path) -> Importe
                 f"{path} is in campaign {campaign!r} already, as stack {known!r}: the same content is the "
                 "same run; name another file, or remove that run's files first"
             )
-        for run_id, run in zip(ids, found, strict=True):
-            started = run.started_at or path.stat().st_mtime
-            tables = _rows(run_id, campaign, stack, run, started, f"imported {path.name}, {form.name}")
+        command = f"imported {path.name}, {form.name}"
+        rows = [
+            _rows(run_id, campaign, stack, run, run.started_at or path.stat().st_mtime, command)
+            for run_id, run in zip(ids, found, strict=True)
+        ]
+        tables = [_tables(path, of_run) for of_run in rows]  # all of them, before the first is written
+        for run_id, of_run in zip(ids, tables, strict=True):
             for name in TABLES:  # runs last: it marks the run as done
-                write_table(folder.table(name, run_id), schema.table(name, tables[name]))
+                write_table(folder.table(name, run_id), of_run[name])
     cases = [case for run in found for case in run.cases]
     bad = sum(case.status is not Status.OK for case in cases)
     notes = tuple(dict.fromkeys(note for run in found for note in run.notes))
     return Imported(form.name, len(found), len(cases), bad, notes)
+
+
+def _tables(path: Path, rows: dict[str, list[Row]]) -> dict[str, pa.Table]:
+    """The rows as Arrow; DataError, naming the file, where a number fits no table."""
+    try:
+        return {name: schema.table(name, found) for name, found in rows.items()}
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _stack_of(folder: CampaignFolder, run_id: str) -> str:
