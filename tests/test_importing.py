@@ -297,7 +297,7 @@ def spots(value, way=()):
 )
 def test_whatever_stands_in_a_document_it_is_read_or_told(tmp_path, document):
     draw = random.Random(1)
-    path, told = tmp_path / "all_reduce_perf.json", 0
+    path, told = tmp_path / "all_reduce_perf.json", []
     for _ in range(150):
         spoiled = json.loads(json.dumps(document))
         *way, last = draw.choice([one for one in spots(spoiled) if one])
@@ -306,9 +306,9 @@ def test_whatever_stands_in_a_document_it_is_read_or_told(tmp_path, document):
         try:
             read(files.write(path, spoiled))
         except CudaGainsError as error:
-            told += 1
-            assert str(path) in str(error)
-    assert told > 20
+            told.append(str(error))
+    assert len(told) > 20
+    assert all(str(path) in sentence for sentence in told)
 
 
 def test_nvbandwidth(tmp_path):
