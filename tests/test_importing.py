@@ -132,6 +132,43 @@ OLD = """\
 """
 
 
+NEW = """\
+# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809
+# Collective test starting: all_gather_perf
+# nThread 1 nGpus 1 minBytes 65536 maxBytes 65536 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 2 \
+validation: 1 graph: 3 unalign: 0
+# Blocking Enabled: wait for completion after each collective (no barrier)
+#
+# Using devices
+#  Rank  0 Group  0 Pid  11 on node-01 device  0 [0000:18:00] NVIDIA H200
+#  Rank  1 Group  0 Pid  12 on node-02 device  0 [0000:18:00] NVIDIA H200
+#
+#   size count type redop root time algbw busbw #wrong i_min i_max i_p99 i_cv% \
+time algbw busbw #wrong i_min i_max i_p99 i_cv% timestamp
+65536 8192 float none -1 16.0 4.10 2.05 0 15.0 18.0 17.9 3.1 \
+15.0 4.37 2.18 N/A 14.0 17.0 16.9 3.2 2026-01-31 12:00:01
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 2.1
+#
+# Collective test concluded: all_gather_perf
+"""
+
+
+def test_the_newest_table_with_iterations_and_timestamps(tmp_path):
+    (tmp_path / "new.txt").write_text(NEW)
+
+    (run,) = read(tmp_path / "new.txt")
+    assert run.policy == "iters=20,warmup=1,agg=2,graph=3,blocking=2,ranks=unstated"
+    assert run.stack == {"nccl.version": "2.28.9"}
+    assert run.host == "node-01, node-02"
+    out, inside = run.cases
+    assert (out.op, out.world_size, out.calls, out.params["place"]) == ("all_gather", 2, 120, "out")
+    assert "redop" not in out.params
+    times = {"min": 15e-6, "max": 18e-6, "p99": 17.9e-6}
+    assert out.quantities == pytest.approx({f"iteration_{name}_seconds": s for name, s in times.items()})
+    assert (inside.seconds, inside.facts) == (pytest.approx((15e-6,)), {"checked": "no"})
+
+
 @pytest.mark.parametrize(("wrong", "status"), [("0 OK", Status.OK), ("7 FAILED", Status.WRONG_RESULT)])
 def test_an_old_table_without_root_and_counts(tmp_path, wrong, status):
     (tmp_path / "old.txt").write_text(OLD.format(wrong=wrong))

@@ -38,7 +38,9 @@ _END = re.compile(r"# Out of bounds values\s*: (\d+)")
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)(?:\+cuda([\d.]+))?")
 _NBYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int8": 1, "uint8": 1}
-_PER_ITERATION = {"i_min": "iteration_min_us", "i_max": "iteration_max_us", "i_p99": "iteration_p99_us"}
+_PER_ITERATION = {
+    name: f"iteration_{name.removeprefix('i_')}_seconds" for name in ("i_min", "i_max", "i_p99")
+}
 
 
 @dataclass
@@ -180,7 +182,7 @@ def _rows(source: Source, block: _Block, line: Line) -> list[Row]:
 def _row(head: Mapping[str, str], half: Mapping[str, str], place: str) -> Row:
     metric = "cputime" if "cputime" in half else "time"
     wrong = half.get("#wrong", "N/A")
-    quantities = {name: float(half[column]) for column, name in _PER_ITERATION.items() if column in half}
+    quantities = {name: float(half[i]) * 1e-6 for i, name in _PER_ITERATION.items() if i in half}
     if (error := half.get("error", "N/A")) != "N/A":
         quantities["max_abs_error"] = float(error)
     return Row(
