@@ -99,11 +99,12 @@ def _paired(comparison: Comparison) -> str:
     """One sentence: where the rows come from and how many replicates stand behind each."""
     n = sorted({row.n for row in comparison.cases if row.ratio is not None})
     how_many = str(n[0]) if len(n) == 1 else f"{n[0]} to {n[-1]}" if n else "no"
+    one = n == [1]
     unit = {
-        Pairing.ROUNDS: "pairs of runs, paired within rounds",
-        Pairing.RUNS: "runs, both sides inside each",
-        Pairing.INSTALLATIONS: "pairs of installations, neighbours in time",
-        Pairing.UNPAIRED: "runs a side, not interleaved: confounded with the session",
+        Pairing.ROUNDS: f"pair{'s' * (not one)} of runs, paired within rounds",
+        Pairing.RUNS: f"run{'s' * (not one)}, both sides inside each",
+        Pairing.INSTALLATIONS: f"pair{'s' * (not one)} of installations, neighbours in time",
+        Pairing.UNPAIRED: f"run{'s' * (not one)} a side, not interleaved: confounded with the session",
     }
     where = f"Campaign {shown(comparison.campaign, 32)}: " if comparison.campaign else ""
     return f"{where}{how_many} {unit[Pairing(comparison.pairing)]}."

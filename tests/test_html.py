@@ -511,3 +511,23 @@ def test_every_campaign_that_ships_has_a_report_of_campaigns_and_sides_that_are_
     for entry in entries:
         for side in entry.sides:
             sides.resolve(side, entry.campaign, ROOT / "results")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ((Change.SAME, Change.SAME), "None of the 2 canaries moved. What differs:"),
+        ((Change.SAME, Change.UNCLEAR), "None of the 2 canaries moved (1 of them unclear). What"),
+        ((Change.SAME,), "The one canary did not move. What differs:"),
+        (
+            (Change.UNCLEAR,) * 2,
+            "Whether the machine stayed the same is unclear: no canary (of 2) is shown to",
+        ),
+        ((Change.NOT_COMPARABLE,), "No canary was measured on both sides, so nothing shows"),
+    ],
+)
+def test_what_canaries_say_of_the_machine(results, changes, text):
+    comparison, data = asked.compared(["old", "new"], "demo", results, None)
+    canaries = tuple(dataclasses.replace(comparison.canaries[0], change=change) for change in changes)
+    said = answer.answer(dataclasses.replace(comparison, canaries=canaries), data)
+    assert text in page.letters(said.blocks[3])

@@ -160,9 +160,7 @@ def _trust(comparison: Comparison) -> str:
         )
     seen = [row.change for row in comparison.canaries if row.change is not Change.NOT_COMPARABLE]
     if seen:
-        unclear = seen.count(Change.UNCLEAR)
-        doubt = f" ({unclear} of them unclear)" if unclear else ""
-        return f"{_still(seen)}{doubt}. {differs}"
+        return f"{_still(seen)}. {differs}"
     if comparison.pairing == Pairing.RUNS:
         return f"Both sides were measured inside each run, so the machine is the same for both. {differs}"
     return (
@@ -171,9 +169,11 @@ def _trust(comparison: Comparison) -> str:
 
 
 def _still(seen: Sequence[Change]) -> str:
-    if all(change is Change.UNCLEAR for change in seen):
-        return f"No canary is shown to have moved, and none to have stayed: {len(seen)} were measured"
-    return f"None of the {len(seen)} canaries moved" if len(seen) > 1 else "The one canary did not move"
+    unclear = seen.count(Change.UNCLEAR)
+    if unclear == len(seen):
+        return f"Whether the machine stayed the same is unclear: no canary (of {unclear}) is shown to have"
+    moved = f"None of the {len(seen)} canaries moved" if len(seen) > 1 else "The one canary did not move"
+    return moved + (f" ({unclear} of them unclear)" if unclear else "")
 
 
 def _missing(comparison: Comparison, data: Data) -> list[Inline]:

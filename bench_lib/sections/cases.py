@@ -25,20 +25,20 @@ def cases(rows: Sequence[CaseChange]) -> Section | None:
 def memory(rows: Sequence[CaseChange]) -> Section | None:
     """What became of the bytes that the cases held; None where none were counted."""
     ours = [row for row in rows if row.unit.endswith(_MEMORY)]
-    return _quantities("Memory", "numbers of bytes", "memory", ours)
+    return _quantities("Memory", "Numbers of bytes", "memory", ours)
 
 
 def quantities(rows: Sequence[CaseChange]) -> Section | None:
     """Every other number that is not a time; None where there are none."""
     others = [row for row in rows if not row.unit.endswith(_MEMORY)]
-    return _quantities("Quantities", "numbers that are not times", "quantities", others)
+    return _quantities("Quantities", "Numbers that are not times", "quantities", others)
 
 
 def _quantities(title: str, what: str, name: str, rows: Sequence[CaseChange]) -> Section | None:
     if not rows:
         return None
     lower, higher = (sum(row.change is change for row in rows) for change in (Change.FASTER, Change.SLOWER))
-    says = f"Of {len(rows)} {what}, {lower} are lower and {higher} higher by more than the margin; "
+    says = f"{what}: {lower} lower and {higher} higher by more than the margin, of {len(rows)} in all; "
     meanings = "; ".join(f"{unit}: {quantity_meaning(unit)}" for unit in sorted({row.unit for row in rows}))
     head = ("case", "quantity", *_NUMBERS, *_JUDGED)
     body = tuple((Code(row.case_id), row.unit, *_numbers(row), *_judged(row)) for row in rows)
