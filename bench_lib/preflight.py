@@ -88,7 +88,7 @@ def without_gpu(entries: Iterable[StackEntry], detected: "Detected", asked_for_c
     bare = [entry.name for entry in own if entry.declared.keys() <= _CUDA_LIBRARIES]
     if detected.available or (asked_for_cpu and not bare):
         return ""
-    nothing = f"; nothing of {', '.join(bare)} is measured, which hold CUDA libraries alone" if bare else ""
+    nothing = f"; of {', '.join(bare)}, CUDA libraries alone, nothing is measured" if bare else ""
     return f"no GPU: {detected.reason}; this campaign measures the CPU and skips what needs a GPU{nothing}"
 
 

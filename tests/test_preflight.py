@@ -162,6 +162,6 @@ def test_what_is_measured_without_a_gpu() -> None:
     skips = "no GPU: no GPU; this campaign measures the CPU and skips what needs a GPU"
     assert preflight.without_gpu([HERE, swap], NONE, False) == skips
     assert preflight.without_gpu([HERE, swap, numpy], NONE, True) == ""
-    bare = f"{skips}; nothing of cudart, native is measured, which hold CUDA libraries alone"
+    bare = f"{skips}; of cudart, native, CUDA libraries alone, nothing is measured"
     assert preflight.without_gpu([HERE, runtime, native], NONE, True) == bare
     assert preflight.without_gpu([runtime], H200, False) == ""

@@ -22,7 +22,7 @@ Campaign = Annotated[
 ]
 Wheels = Annotated[
     Path | None,
-    typer.Option("--wheels", metavar="DIR", help="Wheels of runtimes, for a machine without an index."),
+    typer.Option("--wheels", metavar="DIR", help="A folder of wheels, for a machine without an index."),
 ]
 Contrast = Annotated[
     str | None,
