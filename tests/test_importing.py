@@ -401,7 +401,7 @@ def test_superbench_a_node_a_run(tmp_path):
     done = import_file(path, "old", "imported", tmp_path)
     assert (done.runs, done.cases, done.bad) == (2, 9, 1)
     assert done.notes == (
-        "node-01: 1 metrics of unknown unit or without a value left out (monitor/gpu_temperature:0, ...)",
+        "node-01: 1 metric of unknown unit or without a value left out (monitor/gpu_temperature:0, ...)",
     )
     first, second = read(path)
     assert (first.host, second.host) == ("node-01", "node-02")

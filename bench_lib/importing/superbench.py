@@ -86,7 +86,7 @@ def _run(node: Node) -> FoundRun:
         found += [case] if case is not None else []
         left += [name] if case is None and not _is_told(name, node.value) else []
     first = ", ".join(left[:_NAMES_SHOWN])
-    note = f"{host}: {len(left)} metrics of unknown unit or without a value left out ({first}, ...)"
+    note = f"{host}: {len(left)} metric{'s' * (len(left) > 1)} of unknown unit or without a value left out ({first}, ...)"
     return FoundRun(FAMILY, "superbench", tuple(found), MARGIN, host=host, notes=(note,) if left else ())
 
 
