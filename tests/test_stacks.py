@@ -1,5 +1,6 @@
 """stacks.toml is read strictly; a stack's library comes whole from a wheel or not at all."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -89,6 +90,25 @@ def test_shipped_native_stacks_pin_what_the_packing_tool_packs() -> None:
         said = [entry.declared[key] for key in ("cudart", "nvrtc", "cublas", "cudnn", "nccl")]
         assert all(v == d or v.startswith(f"{d}.") for v, d in zip(versions, said, strict=True))
         assert not any(stacks.holds(entry, package) for package in ("torch", "cupy", "triton"))
+
+
+def test_the_entries_that_the_docs_show_are_entries(tmp_path: Path) -> None:
+    text = (SHIPPED.parents[1] / "docs" / "stacks-and-campaigns.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    blocks += re.findall(r"cat > packed\.toml <<'END'\n(.*?)END\n", text, re.DOTALL)
+    found = []
+    for block in blocks:
+        (tmp_path / "stacks.toml").write_text(block)
+        found.append(stacks.load_stacks(tmp_path / "stacks.toml"))
+    kinds, packed = found
+    assert {entry.kind for entry in kinds.values()} == set(
+        ["venv", "native", "cudart", "swap", "path", "here"]
+    )
+    shipped = stacks.load_stacks(SHIPPED)
+    for name in ("native-11.8", "native-12.4"):
+        assert packed[name].declared.items() <= shipped[name].declared.items()
+    named = set(re.findall(r"(?<=--stack )[\w.-]+", text))
+    assert named <= set(shipped)
 
 
 def test_the_file_is_found_from_a_checkout_and_from_elsewhere(
