@@ -85,8 +85,8 @@ def _run(node: Node) -> FoundRun:
         case = _case(name, node.number(name), node.value)
         found += [case] if case is not None else []
         left += [name] if case is None and not _is_told(name, node.value) else []
-    first = ", ".join(left[:_NAMES_SHOWN])
-    note = f"{host}: {len(left)} metric{'s' * (len(left) > 1)} of unknown unit or without a value left out ({first}, ...)"
+    metrics = f"{len(left)} metric{'s' * (len(left) > 1)} of unknown unit or without a value"
+    note = f"{host}: {metrics} left out ({', '.join(left[:_NAMES_SHOWN])}, ...)"
     return FoundRun(FAMILY, "superbench", tuple(found), MARGIN, host=host, notes=(note,) if left else ())
 
 
