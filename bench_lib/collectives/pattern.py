@@ -31,10 +31,10 @@ class Numbers:
 
     def pieces(self) -> Iterator[tuple[int, Array]]:
         """(offset, some of the elements), one after the other: never more than 4 MiB at once."""
+        run = np.resize(self.tile, len(self.tile) + min(_PIECE, self.count))
         for offset in range(0, self.count, _PIECE):
-            n = min(_PIECE, self.count - offset)
             first = (self.begin + offset) % len(self.tile)
-            yield offset, np.tile(self.tile, -(-(first + n) // len(self.tile)))[first : first + n]
+            yield offset, run[first : first + min(_PIECE, self.count - offset)]
 
 
 def sent(asked: Collective, rank: int) -> Numbers:
