@@ -13,7 +13,9 @@ import pandas as pd
 
 from bench_lib.model import Case, CaseChange, Change, Status
 
-_IMPLEMENTATION = ("kernels", "algorithm")  # the facts that name what ran
+# The facts that name what ran. NVLS on one side alone is the difference, not a faster NCCL.
+_IMPLEMENTATION = ("kernels", "algorithm", "nccl.algorithm", "nccl.protocol")
+_UNKNOWN = "unknown"  # how a fact begins that could not be found out: it differs from nothing
 _CHECKSUM = "checksum"
 _PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
 _LONGEST = 90  # of a kernel's name in a reason
@@ -57,8 +59,9 @@ def _facts(cases: pd.DataFrame) -> Ran:
     good = cases[cases["status"] == Status.OK]
     for case_id, facts in good[["case_id", "facts"]].itertuples(index=False):
         for name in (*_IMPLEMENTATION, _CHECKSUM):
-            if isinstance(facts, Mapping) and facts.get(name):
-                found.setdefault(case_id, {}).setdefault(name, Counter())[facts[name]] += 1
+            value = facts.get(name) if isinstance(facts, Mapping) else None
+            if value and not value.startswith(_UNKNOWN):
+                found.setdefault(case_id, {}).setdefault(name, Counter())[value] += 1
     return found
 
 

@@ -45,6 +45,21 @@ def reasons(comparison):
     return {str(row.params["benchmark"]): row.reason for row in comparison.cases}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [("ring", "nvls", "implementation changed: ring → nvls"), ("unknown: no log", "nvls", "")],
+)
+def test_an_algorithm_of_nccl_that_only_one_side_took_is_named(tmp_path, old, new, words):
+    case = Case("allreduce", "all_reduce", {"api": "nccl", "nbytes": 8, "ranks": 2})
+
+    def side(name):
+        return lambda number: [measured(case, **{"nccl.algorithm": name})]
+
+    (row,) = compared(tmp_path, side(old), side(new), 4).cases
+    assert ("implementation changed" in row.reason) == bool(words)
+    assert words in row.reason
+
+
 def off_on(off=1.0, on=1.0, **facts):
     return lambda number: [measured(conv("off"), off, **facts), measured(conv("on"), on, **facts)]
 
