@@ -41,8 +41,8 @@ $(VENV)/.report: $(VENV)/.python pyproject.toml
 report: $(VENV)/.report  ## build the reports of the shipped campaigns into report/
 	$(BIN)/cuda-gains report --all -o report
 
-$(VENV)/.notebooks: $(VENV)/.bench pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[$(BENCH_EXTRAS),notebooks]"
+$(VENV)/.notebooks: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[notebooks]"
 	@touch $@
 
 gallery: $(VENV)/.notebooks  ## run the notebooks and write them as HTML into gallery/
