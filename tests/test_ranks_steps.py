@@ -13,7 +13,7 @@ from bench_lib.model import Policy, Series
 from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
-from bench_lib.ranks_steps import arms, measuring, trainer
+from bench_lib.ranks_steps import arms, cases, measuring, trainer
 from bench_lib.ranks_steps.networks import SMALL, Setup
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +72,21 @@ def test_what_is_wrong_with_one_strategy_is_told_and_leaves_the_others():
     assert told == "after the steps of no-sync the weights of rank 1 are not those of rank 0"
 
 
+class NoWorld(World):
+    """A machine on which no rank can be started."""
+
+    def lock(self, facts):
+        raise Unavailable("another run has the GPU")
+
+
+def test_without_ranks_every_case_tells_why_and_nothing_is_tried_twice():
+    found = cases.measure(NoWorld("1"), "cpu", SETUP, ["none", "buckets"], POLICY, 0)
+
+    assert (found.ranks, found.interconnect) == (1, "")
+    assert {str(one) for one in found.outcomes.values()} == {"another run has the GPU"}
+    assert {type(one) for one in found.outcomes.values()} == {Unavailable}
+
+
 def test_fsdp_step_as_it_is_run(tmp_path):
     command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "fsdp_step", "--device", "cpu"]
     options = ["--quick", "--results", str(tmp_path), "-q", "-p", "no:cacheprovider"]
@@ -81,14 +96,14 @@ def test_fsdp_step_as_it_is_run(tmp_path):
 
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (tmp_path / "local" / "cases").glob("*.parquet")
-    cases = {json.loads(row["params"])["strategy"]: row for row in pq.read_table(path).to_pylist()}
-    assert {one["status"] for one in cases.values()} == {"ok"}, [one["reason"] for one in cases.values()]
-    assert set(cases) == {"none", "fully-shard"}
-    params = json.loads(cases["fully-shard"]["params"])
+    rows = {json.loads(row["params"])["strategy"]: row for row in pq.read_table(path).to_pylist()}
+    assert {one["status"] for one in rows.values()} == {"ok"}, [one["reason"] for one in rows.values()]
+    assert set(rows) == {"none", "fully-shard"}
+    params = json.loads(rows["fully-shard"]["params"])
     assert (params["ranks"], params["interconnect"], params["precision"]) == (2, "host", "bf16")
-    assert cases["fully-shard"]["world_size"] == 2
-    assert cases["fully-shard"]["margin"] == 0.02
-    assert cases["fully-shard"]["turns"] == cases["none"]["turns"] != ""
+    assert rows["fully-shard"]["world_size"] == 2
+    assert rows["fully-shard"]["margin"] == 0.02
+    assert rows["fully-shard"]["turns"] == rows["none"]["turns"] != ""
 
 
 def test_what_of_the_communication_is_exposed():

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench_lib import stacks
-from bench_lib.errors import NotApplicable, Unavailable
+from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
+from bench_lib.executions import told
 from bench_lib.model import Policy
 from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
@@ -80,10 +81,13 @@ def selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:
 def measure(
     world: "World", device: str, setup: Setup, strategies: Sequence[str], policy: Policy, seed: int
 ) -> Found:
-    """Every strategy over the ranks of this run, in turns. Raises Unavailable where there can be none."""
-    size = world.size(device)
-    with Ranks(world, trainer.make, setup, size=size, device=device, backend=BACKENDS[device]) as ranks:
-        ranks.start()
+    """Every strategy over the ranks of this run, in turns; where there can be no ranks, why, for each."""
+    size, backend = world.size(device), BACKENDS[device]
+    with Ranks(world, trainer.make, setup, size=size, device=device, backend=backend) as ranks:
+        try:
+            ranks.start()
+        except CudaGainsError as error:
+            keys = [key for one in strategies for key in metrics(one)]
+            return Found(dict.fromkeys(keys, told(setup.name, error)), size, "", {"backend": backend})
         outcomes = measuring.measure(ranks, setup, strategies, policy, seed)
-        facts = {"topology": ranks.topology, "backend": BACKENDS[device]}
-        return Found(outcomes, size, ranks.interconnect, facts)
+        return Found(outcomes, size, ranks.interconnect, {"topology": ranks.topology, "backend": backend})

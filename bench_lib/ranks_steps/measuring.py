@@ -91,7 +91,7 @@ def measure(
         return outcomes | dict.fromkeys(keys, told(setup.name, error))
     for key in keys:
         wrong = failed.get(key[0], "")
-        outcomes[key] = WrongResult(wrong) if wrong else _told_more(key, series, built[key[0]])
+        outcomes[key] = WrongResult(wrong) if wrong else _told_more(key, series, built[key[0]], ranks.size)
     return outcomes
 
 
@@ -147,7 +147,7 @@ def _in_turns(
     }
 
 
-def _told_more(key: Key, series: Mapping[Key, Series], built: Built) -> Series:
+def _told_more(key: Key, series: Mapping[Key, Series], built: Built, ranks: int) -> Series:
     """The series with its quantities: what of a step is exposed, how much memory it takes."""
     strategy, metric = key
     own = series[key]
@@ -159,6 +159,8 @@ def _told_more(key: Key, series: Mapping[Key, Series], built: Built) -> Series:
     without = (WITHOUT.get(strategy, NONE), STEP)
     if (strategy, COMMUNICATION) in series and without in series:
         quantities |= exposed(own, series[without], series[strategy, COMMUNICATION])
+        if ranks == 1:  # nothing moves that could be hidden
+            del quantities["overlap_share"]
     return replace(own, quantities=quantities)
 
 

@@ -67,3 +67,4 @@ def test_on_one_gpu_communication_is_next_to_nothing(world):
 
     ratio = median(outcomes["buckets", "step"].seconds) / median(outcomes["none", "step"].seconds)
     assert 0.9 < ratio < 1.3  # DDP copies gradients into its buckets
+    assert "overlap_share" not in outcomes["buckets", "step"].quantities
