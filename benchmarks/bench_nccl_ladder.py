@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench_lib.collectives.asked import Loaded
+    from bench_lib.collectives.choices import Choices
     from bench_lib.collectives.sweep import Group, Start
     from bench_lib.model import Series
     from bench_lib.ranks.world import World
@@ -129,6 +130,18 @@ def group(world: World, good: list[Loaded]) -> Iterator[Group]:
 
 
 @pytest.fixture(scope="module")
+def choices(world: World, good: list[Loaded]) -> Iterator[dict[str, Choices]]:
+    """What each library chooses, by its log; in processes that time nothing."""
+    from bench_lib.collectives.choices import Choices
+    from bench_lib.model import NULL_SUFFIX
+
+    made = {one.name: Choices(world, one) for one in good if not one.name.endswith(NULL_SUFFIX)}
+    yield made
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture(scope="module")
 def measured(group: Group, good, bench_policy, order_seed) -> Callable[[int, str], dict[str, Series]]:
     """Size and launch -> the series of every library, measured in the same turns; once, also if it fails."""
     from bench_lib.collectives.ladder import in_turns
@@ -158,12 +171,19 @@ def measured(group: Group, good, bench_policy, order_seed) -> Callable[[int, str
 @pytest.mark.parametrize("place", ["in"])
 @pytest.mark.parametrize("launch", ["call", "graph"])
 @pytest.mark.parametrize("nbytes", SIZES)
-def bench_all_reduce(bench, starts, group, measured, nccl, nbytes, launch, place, dtype, metric) -> None:
+def bench_all_reduce(
+    bench, starts, group, measured, choices, nccl, nbytes, launch, place, dtype, metric
+) -> None:
     """The sum over all ranks, in place: back to back, or as one replay of a CUDA graph."""
+    from bench_lib.model import NULL_SUFFIX
+
     of(starts, nccl)
     ranks = group.connected()
     bench.over(ranks.size, ranks.interconnect)
     bench.record(measured(nbytes, launch)[nccl])
+    asked = Collective("all_reduce", nbytes, dtype, ranks.size, place, launch)
+    for name, text in choices[nccl.removesuffix(NULL_SUFFIX)].facts(asked).items():
+        bench.fact(name, text)
 
 
 @pytest.mark.margin(0.10)

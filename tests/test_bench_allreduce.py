@@ -151,6 +151,7 @@ def test_nccl_by_path_is_measured_over_two_gpus_and_in_turns(fake_gpus, nccl_bui
         "2.21.5+cu11#2",
         "here",
     }
+    assert {dict(row["facts"])["nccl.algorithm"] for row in ladder.values()} == {"ring"}
     assert {row["turns"] for row in ladder.values()} == {"nccl-call-8", "nccl-graph-65536"}
 
 
