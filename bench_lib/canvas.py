@@ -101,8 +101,10 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def ratio_text(ratio: float) -> str:
-    """A ratio with the digits that a comparison can hold: 0.972, 1.450, 12.3."""
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+    """A ratio with the digits that a comparison can hold: 0.972, 1.450, 12.3, 3,972, 0.000123."""
+    if ratio >= 1000:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.3f}" if 0.01 <= ratio < 10 else f"{ratio:.3g}"
 
 
 def interval_text(row: CaseChange) -> str:

@@ -158,7 +158,8 @@ def effect_text(change: CaseChange) -> str:
     less, more = ("less time", "more time") if change.unit == SECONDS else ("lower", "higher")
     ratio = change.ratio or 1.0
     if ratio > 2:
-        return f"{ratio:.3g} times the " + ("time" if change.unit == SECONDS else "value")
+        times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+        return f"{times} times the " + ("time" if change.unit == SECONDS else "value")
     percent = 100 * abs(1 - ratio)
     return (
         f"{percent:.0f} % {less if ratio < 1 else more}"
