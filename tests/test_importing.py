@@ -486,8 +486,9 @@ def test_the_command(tmp_path):
 
 # --- the formulas
 
-# Size, microseconds, algbw and busbw as nccl-tests printed them in reports that are public: 8 H20 of one
-# node, and 8 V100 and 40 GPUs with the average over ranks.
+# Size, microseconds, algbw and busbw as nccl-tests printed them in reports that are public. The first two
+# come from 8 GPUs of one node; the report of the others does not say how many ranks it had, 24 follows from
+# its busbw by algbw: those rows check algbw, and that one number of ranks explains them all.
 PUBLISHED = [
     ("all_reduce", 8, 2048, 16.49, 0.12, 0.22),
     ("all_reduce", 8, 4096, 16.69, 0.25, 0.43),
