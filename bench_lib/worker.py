@@ -5,10 +5,12 @@ context and its own cuDNN, and starts in a second rather than in five.
 """
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bench_lib import guard
@@ -114,7 +116,8 @@ def _serve(
 ) -> None:
     """The worker's life: make the handler, then answer until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session; it ends us
-    guard.die_with_parent()  # of the server, which ends with the session, by kill -9 too
+    guard.die_with_parent()
+    when_session_ends(lambda: os.kill(os.getpid(), signal.SIGKILL))  # by kill -9 too, and when busy
     handler = _answer(connection, lambda _: make(*arguments), None, keep=True)
     with suppress(EOFError, OSError):
         while handler is not None:
@@ -129,6 +132,22 @@ def _answer(connection: "Connection[Any, Any]", handler: Handler, request: Any, 
         return None
     connection.send((False, None if keep else result))
     return result
+
+
+def when_session_ends(act: Callable[[], object]) -> None:
+    """Do something once the process that started this one is gone, whatever this one does then.
+
+    The kernel's signal comes from the death of the server, which lives as long as what it has forked; and
+    a process that is busy does not look at its connection.
+    """
+    session = multiprocessing.parent_process()
+    assert session is not None
+
+    def watch() -> None:
+        wait([session.sentinel])
+        act()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def told(error: Exception) -> Exception:

@@ -40,9 +40,9 @@ def pair():
         yield ranks
 
 
-def gone(pid):
+def gone(pid, seconds=5):
     """Whether a process has ended; the test's own children may still be zombies."""
-    for _ in range(50):
+    for _ in range(1 + 10 * seconds):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 return True
@@ -125,13 +125,16 @@ def test_what_the_user_has_set_stays(monkeypatch):
 
 
 _KILLED = """
-import sys, time
+import threading
 import rank_handlers
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
 if __name__ == "__main__":
-    print(*Ranks(World(), rank_handlers.make, size=2).ask("pid", 60), flush=True)
-    time.sleep(1000)
+    ranks = [Ranks(World(), rank_handlers.make, size=2, backend=backend) for backend in ("", "gloo")]
+    children = [pid for one in ranks for pid in one.ask("child", 60)]
+    print(*(pid for one in ranks for pid in one.ask("pid", 60)), *children, flush=True)
+    for one in ranks:  # busy: they do not look at their connection
+        threading.Thread(target=one.ask, args=("hang", 1000)).start()
 """
 
 
@@ -140,7 +143,9 @@ def test_ranks_die_with_the_process_that_started_them():
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as parent:
         pids = parent.stdout.readline().split()
-        assert len(pids) == 2
+        assert len(pids) == 8
+        time.sleep(0.5)  # until they are
+        assert not any(gone(pid, seconds=0) for pid in (pids[1], *pids[3:]))
         parent.send_signal(signal.SIGKILL)
     assert all(map(gone, pids))
 

@@ -3,7 +3,6 @@
 All it prints, and all that NCCL and the C library print, goes to its log.
 """
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -12,11 +11,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from bench_lib import guard
 from bench_lib.ranks.interconnect import Links, links
 from bench_lib.ranks.member import Handler, Joining, Member, Spec, look
-from bench_lib.worker import told
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from bench_lib.worker import told, when_session_ends
 
 
 class Lead:
@@ -61,8 +59,9 @@ def live(connection: "Connection[Any, Any]", spec: Spec, log: str) -> None:
 
 def _settle(log: str) -> None:
     """Die with the parent, be a group of one's own, keep quiet, and tell the stacks when asked."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setpgid(0, 0)
+    guard.die_with_parent()
+    when_session_ends(lambda: os.killpg(0, signal.SIGKILL))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session; it ends us
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for standard in (1, 2):
