@@ -4,7 +4,6 @@ import ctypes
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import cuda_headers
@@ -12,7 +11,6 @@ import fake_cuda as fake
 import pytest
 
 from bench_lib import cudart
-from bench_lib.errors import Unavailable
 from bench_lib.kernels import Cubin
 
 VERSIONS = ("11.8.89", "12.4.127", "13.0.96")
@@ -158,8 +156,10 @@ def test_a_version_is_found_in_a_wheel(on_fake_gpu, fake_wheels, tmp_path):
 
 def default_runtime(preload=None, without=()):
     import ctypes
+    import sys
 
     from bench_lib import cudart
+    from bench_lib.errors import Unavailable
 
     sys.path = [entry for entry in sys.path if entry not in without]
     if preload:
@@ -204,8 +204,10 @@ def test_here_matches_the_cuda_of_torch(on_fake_gpu, libraries, tmp_path, fake_c
 
 def alone(*path):
     """What `here` is in a process that sees only this repository: the one of the tests may hold torch."""
+    import sys
 
     from bench_lib import cudart
+    from bench_lib.errors import Unavailable
 
     sys.path = list(path)
     try:
