@@ -4,6 +4,7 @@ import ctypes
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import cuda_headers
@@ -11,6 +12,7 @@ import fake_cuda as fake
 import pytest
 
 from bench_lib import cudart
+from bench_lib.errors import Unavailable
 from bench_lib.kernels import Cubin
 
 VERSIONS = ("11.8.89", "12.4.127", "13.0.96")
@@ -24,6 +26,7 @@ def libraries(fake_cuda_built):
 
 def launch_through(paths):
     from ctypes import c_uint64
+    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -56,6 +59,7 @@ def test_several_runtimes_launch_in_one_process(on_fake_gpu, libraries):
 
 
 def load_with_copy(path, copy):
+    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -82,6 +86,7 @@ def test_a_copy_is_another_library(on_fake_gpu, libraries, tmp_path):
 
 
 def run_graph(path, nodes):
+    from pathlib import Path
 
     from bench_lib import kernels
     from bench_lib.cudart import Runtime
@@ -108,6 +113,7 @@ def test_a_graph_runs_all_its_nodes(on_fake_gpu, libraries, version):
 
 
 def error_of_load(path):
+    from pathlib import Path
 
     from bench_lib.cudart import Runtime
     from bench_lib.errors import CudaGainsError
@@ -143,6 +149,7 @@ def test_a_failing_call_is_named(on_fake_gpu, libraries):
 
 
 def locate(version, wheels):
+    from pathlib import Path
 
     from bench_lib import cudart
 
