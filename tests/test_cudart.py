@@ -4,15 +4,12 @@ import ctypes
 import shutil
 import struct
 import subprocess
-import sys
-from pathlib import Path
 
 import cuda_headers
 import fake_cuda as fake
 import pytest
 
 from bench_lib import cudart
-from bench_lib.errors import Unavailable
 from bench_lib.kernels import Cubin
 
 VERSIONS = ("11.8.89", "12.4.127", "13.0.96")
