@@ -39,3 +39,8 @@ def make(member, factor=1):
         return total() if member.torch else "no torch"
 
     return answer
+
+
+def make_worker():
+    """The handler of a worker: it says who it is, or hangs."""
+    return lambda request: os.getpid() if request == "pid" else time.sleep(1000)

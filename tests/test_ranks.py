@@ -129,22 +129,24 @@ import threading
 import rank_handlers
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
+from bench_lib.worker import Worker
 if __name__ == "__main__":
     ranks = [Ranks(World(), rank_handlers.make, size=2, backend=backend) for backend in ("", "gloo")]
-    print(*(pid for one in ranks for pid in one.ask("pid", 60)), flush=True)
-    for one in ranks:  # busy: they do not look at their connection
+    worker = Worker(rank_handlers.make_worker)
+    print(*(pid for one in ranks for pid in one.ask("pid", 60)), worker.ask("pid", 60), flush=True)
+    for one in (*ranks, worker):  # busy: they do not look at their connection
         threading.Thread(target=one.ask, args=("hang", 1000)).start()
 """
 
 
-def test_ranks_die_with_the_process_that_started_them():
+def test_ranks_and_workers_die_with_the_process_that_started_them():
     command = [sys.executable, "-c", _KILLED]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as parent:
         pids = parent.stdout.readline().split()
-        assert len(pids) == 4
+        assert len(pids) == 5
         time.sleep(0.5)  # until they are
-        assert not any(gone(pid, seconds=0) for pid in pids[1::2])
+        assert not any(gone(pid, seconds=0) for pid in (pids[1], pids[3], pids[4]))
         parent.send_signal(signal.SIGKILL)
     assert all(map(gone, pids))
 
