@@ -13,7 +13,8 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output", "faults.secrets",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
+    "faults.secrets",
     "guard", "journal_rows", "journal",
     "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
@@ -74,10 +75,12 @@ READING = [
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts",
     "allreduce_charts", "allreduce_charts.curves", "allreduce_charts.drawing", "gallery", "asked",
     "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",
-    "claims.judging", "claims.derived", "claims.selecting", "claims.measured", "claims.findings", "claims.combining",
+    "claims.judging", "claims.derived", "claims.selecting", "claims.measured", "claims.findings",
+    "claims.combining",
     "claims.entry", "claims.checks", "claims.reading", "claims.judged", "claims.pages",
     "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
-    "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking", "inventory", "cells",
+    "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",
+    "inventory", "cells",
     "html.shipped", "formats", "formats.openmetrics", "formats.junit", "formats.showing",
 ]
 # fmt: on
