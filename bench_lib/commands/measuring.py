@@ -58,9 +58,9 @@ def run(
     from rich.console import Console
 
     from bench_lib import campaign as campaigns
-    from bench_lib.ranks.joining import refuse_campaign
     from bench_lib import preflight
     from bench_lib.places import address
+    from bench_lib.ranks.joining import refuse_campaign
     from bench_lib.target import CPU, Target
 
     where = address.parse(results)
