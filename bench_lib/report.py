@@ -42,6 +42,7 @@ class Campaign:
 
     data: Data
     claims: Verdicts | None = None
+    no_claims: str = ""  # why there are none
 
     @cached_property
     def charts(self) -> list[Section]:
@@ -109,7 +110,7 @@ def sections(subject: Subject) -> list[Section]:
             "At a glance",
             (Chart("forest", "Ratio of every case with its interval", charts.forest(comparison)),),
         ),
-        claims.section(campaign.claims),
+        claims.section(campaign.claims, campaign.no_claims),
         families.overview(comparison.cases),
         tables.cases(comparison.cases),
         drift(comparison, data),

@@ -16,6 +16,8 @@ import synthetic
 from typer.testing import CliRunner
 
 from bench_lib import asked, cli, page, report, sides
+from bench_lib.claims.judged import Verdicts
+from bench_lib.claims.words import Claim, Finding, Judged, Kind, Verdict
 from bench_lib.errors import UsageError
 from bench_lib.html import asking, shipped, writer
 from bench_lib.layout import TABLES, CampaignFolder
@@ -531,3 +533,51 @@ def test_what_canaries_say_of_the_machine(results, changes, text):
     canaries = tuple(dataclasses.replace(comparison.canaries[0], change=change) for change in changes)
     said = answer.answer(dataclasses.replace(comparison, canaries=canaries), data)
     assert text in page.letters(said.blocks[3])
+
+
+# --- claims
+
+
+def verdicts_of(*verdicts: Verdict) -> Verdicts:
+    findings = [
+        Finding(
+            one, f"because <{one}>", shown="1.18x [1.05, 1.32] as fast", of="conv/op[a=1]", n=5, n_cases=1
+        )
+        for one in verdicts
+    ]
+    made = [
+        Judged(
+            Claim(f"c{i}", f"sentence <{i}>", "s", "f", Kind.UP_TO, high=0.3),
+            one.verdict,
+            "r",
+            findings=(one,),
+        )
+        for i, one in enumerate(findings)
+    ]
+    fact = Judged(Claim("f", "a fact", "s", "f", Kind.FACT), Verdict.SUPPORTED, "r", findings=(findings[0],))
+    unmeasured = Judged(Claim("u", "no one measured", "s", "f", Kind.ABOUT), Verdict.NOT_MEASURED, "r")
+    return Verdicts((*made, fact, unmeasured), ("demo",))
+
+
+def test_claims_are_in_the_answer_by_verdict_and_in_a_section_each(results):
+    comparison, data = asked.compared(["old", "new"], "demo", results, None)
+    found = verdicts_of(Verdict.REFUTED, Verdict.SUPPORTED, Verdict.REFUTED)
+    subject = report.Subject(comparison, data, report.Campaign(data, found))
+    text = writer.page(subject.title, report.sections(subject))
+    said = words(text)
+    assert "3 published claims are judged on this campaign: 1 supported, 2 refuted." in said
+    assert "2 more claims are facts that are looked up, or need other measurements" in said
+    assert text.count('<span class="mark refuted">refuted</span>') == 2
+    assert "because <supported>; where it was looked up." in said
+    assert "no one measured" not in said
+
+
+def test_where_no_claim_can_be_judged_the_report_says_why(results, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks/claims.toml").write_text("[[claim]]\nidd = 3\n")
+    subject = asking.reported(["old", "new"], "demo", results, None)
+    (section,) = [one for one in report.sections(subject) if one.title == "Claims"]
+    assert "No claim is judged: " in page.letters(section.blocks[0])
+    assert "claims.toml" in page.letters(section.blocks[0])
+    assert "published claim" not in page.letters(answer.text(subject.comparison, report.sentences(subject)))

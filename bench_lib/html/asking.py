@@ -36,13 +36,13 @@ def reported(
         return Subject(comparison, data, bridge=bridge)
     known, name = {} if known is None else known, comparison.campaign
     if name not in known:
-        known[name] = Campaign(store.load(results, [name]), _claims(results, name))
+        known[name] = Campaign(store.load(results, [name]), *_claims(results, name))
     return Subject(comparison, data, known[name], bridge)
 
 
-def _claims(results: Path, campaign: str) -> Verdicts | None:
-    """The claims judged on a campaign; None where there is no claims file beside this suite."""
+def _claims(results: Path, campaign: str) -> tuple[Verdicts | None, str]:
+    """The claims judged on a campaign; or none, and why: a claims file that is missing or wrong."""
     try:
-        return judged.verdicts(results, [campaign])
-    except UsageError:
-        return None
+        return judged.verdicts(results, [campaign]), ""
+    except UsageError as error:
+        return None, str(error)

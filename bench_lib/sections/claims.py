@@ -23,8 +23,10 @@ def sentence(found: Verdicts | None) -> str:
     return f"{number} judged on this campaign: {told}."
 
 
-def section(found: Verdicts | None) -> Section | None:
-    """Every claim that the campaign measured something of; None where there is none."""
+def section(found: Verdicts | None, why_none: str = "") -> Section | None:
+    """Every claim that the campaign measured something of, or why none could be judged; else None."""
+    if why_none:
+        return Section("Claims", (f"No claim is judged: {why_none}.",))
     ours = _ours(found)
     if found is None or not ours:
         return None
