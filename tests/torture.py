@@ -51,8 +51,9 @@ class Torture:
     """Marks the tests of the list, and tells how each fault ended when they were asked for."""
 
     def __init__(self) -> None:
+        self._faults = faults()
         self._by_test: dict[tuple[str, str], list[Fault]] = {}
-        for one in faults():
+        for one in self._faults:
             self._by_test.setdefault((one.file, one.test), []).append(one)
 
     @pytest.hookimpl(tryfirst=True)
@@ -74,6 +75,5 @@ class Torture:
             terminalreporter.write_line(line)
 
     def _lines(self) -> Iterator[str]:
-        for rows in self._by_test.values():
-            for one in rows:
-                yield f"{one.verdict:8} {one.fault}: {one.behaviour}"
+        for one in self._faults:
+            yield f"{one.verdict:8} {one.fault}: {one.behaviour}"

@@ -4,6 +4,7 @@ Nothing here runs without end on the device: the trap ends its kernel, what hang
 """
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from bench_lib import schedule
 
 pytestmark = pytest.mark.gpu
 
@@ -42,9 +45,11 @@ def empty(gpu):
     function = context.function(context.load(kernels.cubin(context).data), "empty")
     return lambda: context.launch(function, (1, 1, 1), (1, 1, 1), (), gpu.stream)
 
+'''
+HEALTHY = """
 def bench_z_healthy(bench, gpu):
     bench(empty(gpu))
-'''
+"""
 OUT_OF_MEMORY = """
 def bench_a_takes_all(bench, gpu):
     held = []
@@ -57,6 +62,8 @@ def bench_a_takes_all(bench, gpu):
 
 def bench_b_takes_all_and_keeps_it(bench, gpu):
     torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
     held = []
     while True:
         held.append(torch.empty(8 << 30, dtype=torch.uint8, device="cuda"))
@@ -92,21 +99,36 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def campaign(folder: Path, body: str, *, expected: int = 1) -> dict[str, tuple[str, str]]:
-    """One round over a benchmark file: case -> status and reason."""
-    (folder / "bench_faulty.py").write_text(HEAD + body)
+def healthy_last(cases: int) -> int:
+    """A campaign's seed with which the last case of a file of so many is measured last."""
+    for seed in range(1000):
+        rng = random.Random(schedule.case_seed(seed, 0))
+        rng.shuffle([0])  # the files
+        order = list(range(cases))
+        rng.shuffle(order)
+        if order[-1] == cases - 1:
+            return seed
+    raise AssertionError("no seed")
+
+
+def campaign(folder: Path, body: str) -> dict[str, tuple[str, str]]:
+    """One round over a benchmark file, its healthy case last: case -> status and reason."""
+    (folder / "bench_faulty.py").write_text(HEAD + body + HEALTHY)
+    seed = healthy_last(body.count("def bench_") + 1)
     code = (
         "import sys; from pathlib import Path; from rich.console import Console\n"
         "from bench_lib.campaign import Plan, run\n"
         "plan = Plan(campaign='c', results=Path('results'), stacks=('here',), rounds=1, null=False,\n"
-        "    device='cuda', benchmarks=Path('.'), watchdog_seconds=20.0, seed=1)\n"
+        "    device='cuda', benchmarks=Path('.'), watchdog_seconds=20.0, seed=int(sys.argv[1]))\n"
         "sys.exit(run(plan, Console(width=200)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == expected, done.stdout + done.stderr
+        [sys.executable, "-c", code, str(seed)],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
     rows = pq.read_table(folder / "results" / "c" / "cases").to_pylist()
+    assert max(rows, key=lambda row: row["started_at"])["op"] == "z_healthy"
     return {row["op"]: (row["status"], row["reason"]) for row in rows}
 
 
@@ -118,7 +140,7 @@ def test_out_of_memory_and_a_healthy_case(folder: Path) -> None:
 
 
 def test_out_of_memory_and_a_healthy_case_in_one_process(folder: Path) -> None:
-    (folder / "bench_faulty.py").write_text(HEAD + OUT_OF_MEMORY)
+    (folder / "bench_faulty.py").write_text(HEAD + OUT_OF_MEMORY + HEALTHY)
     command = [sys.executable, "-m", "pytest", "--require-gpu", "-p", "no:randomly"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stdout
@@ -148,7 +170,7 @@ def test_a_host_that_hangs_is_ended_and_a_healthy_case(folder: Path) -> None:
 
 def test_two_runs_on_one_gpu(folder: Path) -> None:
     """The second is refused with the first one's process id; afterwards the GPU is free."""
-    (folder / "bench_faulty.py").write_text(HEAD + WAITS)
+    (folder / "bench_faulty.py").write_text(HEAD + WAITS + HEALTHY)
     command = [sys.executable, "-m", "pytest", "--require-gpu"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, env=dict(os.environ)) as first:
         try:
