@@ -93,7 +93,8 @@ COMMANDS = [
     "commands.reporting",
     "commands.stacks",
     "commands.claiming",
-    "commands.examining", "cli",
+    "commands.examining",
+    "cli",
 ]
 ORDER = [*BOTH, *MEASURING, *JOIN, *READING, *COMMANDS]
 

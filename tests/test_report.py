@@ -247,7 +247,9 @@ def test_everything_lost_is_named_with_its_reason(tmp_path):
     assert "broken.parquet" in text
     assert fifth.case.case_id in text
     assert re.search(rf"{re.escape(third.case.case_id)}\s+new\s+crashed\s+exit code -11\s+3\s", text)
-    assert re.search(rf"no <two> runtimes\s+new and old\s+skipped\s+1\s+{re.escape(fourth.case.case_id)}", text)
+    assert re.search(
+        rf"no <two> runtimes\s+new and old\s+skipped\s+1\s+{re.escape(fourth.case.case_id)}", text
+    )
     assert re.search(r"old-2\s+old", text)
     assert re.search(rf"{re.escape(second.case.case_id)}\s+old\s+3\s+60", text)
 
