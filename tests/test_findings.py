@@ -129,6 +129,9 @@ def test_a_small_network_trains_alike(convolutions):
         for unit in ("final_loss", "accuracy")
     )
     assert f"{loss.baseline:.3f} against {loss.candidate:.3f}" in README
+    (step,) = [row for row in precision(convolutions, "fp32", "bf16-autocast").cases if row.op == "small_cnn"]
+    assert step.change is Change.SLOWER
+    assert f"take {step.ratio:.2f} [{step.low:.2f}, {step.high:.2f}] times as\nlong under autocast" in README
     assert f"{100 * accuracy.baseline:.1f} % against {100 * accuracy.candidate:.1f} %" in README
 
 
