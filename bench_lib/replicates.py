@@ -152,7 +152,7 @@ def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
     flagged = cases["n_flagged"].fillna(0)
     status = cases["status"] + np.where(cases["reason"] == "", "", ": " + cases["reason"])
-    doubted = "over 10 % of its samples are flagged " + cases["flag"].fillna("")
+    doubted = ("over 10 % of its samples are flagged " + cases["flag"].fillna("")).str.rstrip()
     why = pd.Series("", index=cases.index, dtype=str)
     for holds, text in (  # the last that holds is the one told
         (~(cases["margin"] >= 0), "holds no margin to judge it by"),

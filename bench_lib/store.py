@@ -189,13 +189,21 @@ def _json(path: Path) -> Tables:
     benchmarks = document.get("benchmarks", [])
     if "sha256" in ours and ours["sha256"] != seals.digest(ours["runs"], ours["cases"], benchmarks):
         raise DataError("was changed after it was written: its checksum does not hold; measure it again")
-    seconds = {one["fullname"]: one["stats"]["data"] for one in benchmarks}
+    shown = {one["fullname"]: one for one in benchmarks}
     samples = [
-        {**case, "sample": i, "seconds": value}
+        {**case, "sample": i, "seconds": value, "flags": flags}
         for case in ours["cases"]
-        for i, value in enumerate(seconds.get(case["nodeid"], []))
+        if case["nodeid"] in shown
+        for i, (value, flags) in enumerate(_flagged(shown[case["nodeid"]]))
     ]
     return _tables({"samples": samples, "cases": ours["cases"], "runs": ours["runs"]})
+
+
+def _flagged(benchmark: dict[str, Any]) -> Iterable[tuple[float, str]]:
+    """The samples of one row, each with its flags; a row without any was written without the list."""
+    seconds = benchmark["stats"]["data"]
+    flags = benchmark.get("extra_info", {}).get("flags") or [""] * len(seconds)
+    return zip(seconds, flags, strict=True)
 
 
 def _why(error: Exception) -> str:

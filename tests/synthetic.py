@@ -256,8 +256,10 @@ def write_json(path: Path, run: Path) -> Path:
     """The `--benchmark-json` file that the run behind a journal would have written."""
     rows = journal.rows(journal.read(run))
     by_case: dict[str, list[float]] = {}
+    flags: dict[str, list[str]] = {}
     for row in rows["samples"]:
         by_case.setdefault(row["case_id"], []).append(row["seconds"])
+        flags.setdefault(row["case_id"], []).append(row["flags"])
     inner = ("seconds", "flags", "event", "at")
     document = {
         "machine_info": {},
@@ -265,7 +267,12 @@ def write_json(path: Path, run: Path) -> Path:
         "datetime": "2026-01-01T00:00:00+00:00",
         "version": "5.3.1",
         "benchmarks": [
-            {"name": row["op"], "fullname": row["nodeid"], "stats": {"data": by_case[row["case_id"]]}}
+            {
+                "name": row["op"],
+                "fullname": row["nodeid"],
+                "extra_info": {"flags": flags[row["case_id"]]} if any(flags[row["case_id"]]) else {},
+                "stats": {"data": by_case[row["case_id"]]},
+            }
             for row in rows["cases"]
             if row["status"] == "ok"
         ],

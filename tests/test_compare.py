@@ -475,6 +475,24 @@ def test_over_ten_percent_flagged_samples_stay_out(tmp_path, flagged, n):
         assert "over 10 % of its samples are flagged throttled" in reasons(comparison, CASE.case.case_id)[0]
 
 
+def test_a_json_file_and_its_campaign_say_the_same_of_flagged_samples(tmp_path):
+    flags = ["preempted"] * 3 + [""] * 17
+    paths = [
+        one_run(
+            tmp_path, arm, measured=[synthetic.measurement(CASE, [100e-6] * 20, flags=flags)], finish=False
+        )
+        for arm in ("old", "new")
+    ]
+    files = [
+        synthetic.write_json(tmp_path / f"{arm}.json", path)
+        for arm, path in zip(("old", "new"), paths, strict=True)
+    ]
+    said = "old{} and new{}: over 10 % of its samples are flagged preempted (1 run each)"
+    assert reasons(compared(tmp_path), CASE.case.case_id) == [said.format("", "")]
+    of_files = compare.compare(*(sides.resolve(str(path), None, tmp_path) for path in files))
+    assert reasons(of_files, CASE.case.case_id) == [said.format(".json", ".json")]
+
+
 def test_an_incomplete_run_is_used_and_noted(tmp_path):
     rounds(tmp_path, 3)
     one_run(tmp_path, "old", "round-9")
