@@ -19,6 +19,7 @@ from bench_lib.errors import CudaGainsError, DataError, UsageError
 from bench_lib.importing import formats, nccl_tests
 from bench_lib.importing.found import Source
 from bench_lib.importing.writing import import_file
+from bench_lib.merge import merge
 from bench_lib.model import Case, Change, Status
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -457,6 +458,25 @@ def test_imported_results_are_never_compared_with_ours(tmp_path):
     assert row.change is Change.NOT_COMPARABLE
     assert "timing nccl-tests against native" in row.reason
     assert len(found.left_out) == 5  # measured on one side only
+
+
+def test_a_campaign_of_our_own_measurements_is_left_as_it_is(tmp_path):
+    write_campaign(tmp_path, "before", {"here": 1.0}, rounds=1, null=False)
+    write_campaign(tmp_path, "after", {"here": 1.0}, rounds=1, null=False)
+    with pytest.raises(UsageError, match="'before' holds measurements of this suite.* another campaign"):
+        import_file(files.nccl_table(tmp_path / "a.txt"), "old", "before", tmp_path)
+    assert sides.resolve("before", None, tmp_path).label == "before"  # one stack still
+
+    merge(tmp_path, "before")
+    with pytest.raises(UsageError, match="holds measurements of this suite"):
+        import_file(tmp_path / "a.txt", "old", "before", tmp_path)
+
+
+def test_imported_runs_may_be_merged_and_added_to(tmp_path):
+    import_file(files.nccl_table(tmp_path / "a.txt"), "old", "imported", tmp_path)
+    merge(tmp_path, "imported")
+    import_file(files.nccl_table(tmp_path / "b.txt", scale=2), "new", "imported", tmp_path)
+    assert set(store.load(tmp_path, ["imported"]).runs["stack"]) == {"old", "new"}
 
 
 def test_where_nothing_is_shared_the_comparison_says_so(tmp_path):

@@ -17,6 +17,7 @@ from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
 from bench_lib.model import Case, Status
 
 _ID_LETTERS = 24
+_IMPORTED = "imported "  # how the command of every imported run begins
 Row = dict[str, Any]
 
 
@@ -40,21 +41,22 @@ class Imported:
 def import_file(path: Path, stack: str, campaign: str, results: Path) -> Imported:
     """Write the runs of a file as runs of `stack` into a campaign.
 
-    Raises UsageError for a file of no known format or one that the campaign holds already, DataError for
-    a damaged one, naming its line.
+    Raises UsageError for a file of no known format or one that the campaign holds already, and for a
+    campaign that this suite measured into; DataError for a damaged file, naming its line.
     """
     check_name("stack", stack)
     source = Source.read(path)
     form, found = read(source)
     folder = CampaignFolder(results, campaign)
     with folder.lock():
+        _only_imported(folder)
         ids = [f"{source.digest[:_ID_LETTERS]}-{place}" for place in range(len(found))]
         if known := _stack_of(folder, ids[0]):
             raise UsageError(
                 f"{path} is in campaign {campaign!r} already, as stack {known!r}: the same content is the "
                 "same run; name another file, or remove that run's files first"
             )
-        command = f"imported {path.name}, {form.name}"
+        command = f"{_IMPORTED}{path.name}, {form.name}"
         rows = [
             _rows(run_id, campaign, stack, run, run.started_at or path.stat().st_mtime, command)
             for run_id, run in zip(ids, found, strict=True)
@@ -75,6 +77,20 @@ def _tables(path: Path, rows: dict[str, list[Row]]) -> dict[str, pa.Table]:
         return {name: schema.table(name, found) for name, found in rows.items()}
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def _only_imported(folder: CampaignFolder) -> None:
+    """Raise UsageError where the campaign holds runs of this suite: one more stack there helps nobody."""
+    commands = (
+        str(command or "")
+        for path in folder.parquet_files("runs")
+        for command in pq.read_table(path, columns=["command"])["command"].to_pylist()
+    )
+    if folder.journals() or not all(command.startswith(_IMPORTED) for command in commands):
+        raise UsageError(
+            f"campaign {folder.name!r} holds measurements of this suite, and results of other tools are "
+            "never compared with them; name another campaign with --campaign"
+        )
 
 
 def _stack_of(folder: CampaignFolder, run_id: str) -> str:
