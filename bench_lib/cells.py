@@ -12,7 +12,7 @@ from typing import ParamSpec
 from bench_lib import asked, calibrate_page, charts, gallery, losses, sides, store
 from bench_lib import report as reports
 from bench_lib.claims import judged, pages
-from bench_lib.errors import CudaGainsError
+from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
 from bench_lib.inventory import of_campaigns, of_families, of_machines
 from bench_lib.page import Chart, Code, Section, markdown
@@ -66,33 +66,37 @@ def measured(results: Results) -> Iterable[Section]:
 
 
 @_shown
-def campaign(results: Results, name: str) -> Iterable[Section]:
+def campaign(results: Results, name: str | None) -> Iterable[Section]:
     """One campaign: its machines and stacks as loaded, and its cases by family and status."""
-    data = _loaded(results, [name])
+    data = _loaded(results, _names(results, name))
     yield of_machines(data)
     yield of_families(data)
 
 
 @_shown
 def noise(
-    results: Results, campaign: str, stack: str | None = None, contrast: str | None = None
+    results: Results, campaign: str | None, stack: str | None = None, contrast: str | None = None
 ) -> Iterable[Section]:
     """The noise of a machine: a baseline against its repeat; see `cuda-gains calibrate`."""
-    yield from calibrate_page.sections(asked.calibrated(stack, campaign, Path(results), contrast))
+    (name,) = _names(results, campaign)
+    yield from calibrate_page.sections(asked.calibrated(stack, name, Path(results), contrast))
 
 
 def compared(
-    results: Results, campaign: str, *names: str, contrast: str | None = None, check: str | None = None
+    results: Results,
+    campaign: str | None,
+    *names: str,
+    contrast: str | None = None,
+    check: str | None = None,
 ) -> Cell:
     """Two sides, a bridge, or a contrast: the answer, what differs, the canaries.
 
-    The cell is what `forest`, `cases`, `drift` and `behind` show more of.
+    Sides of several campaigns are named CAMPAIGN/STACK, and `campaign` is None then. The cell is what `forest`, `cases`, `drift` and `behind` show more of.
     """
     try:
-        subject = asking.reported(names, campaign, Path(results), contrast, check)
+        subject = asking.reported(names, campaign or None, Path(results), contrast, check)
     except CudaGainsError as error:
-        stacks = " ".join(f"--stack {name}" for name in names) or "--stack here"
-        return _nothing(str(error), f"cuda-gains run {stacks} --rounds 10 --campaign {campaign}")
+        return _nothing(str(error), *_measuring(campaign or (asked.LOCAL if contrast else ""), names))
     comparison, bridge = subject.comparison, subject.bridge
     between = bridge.stacks[1:-1] if bridge else ()
     found = (
@@ -101,6 +105,21 @@ def compared(
         answers.canaries(comparison, seconds_text),
     )
     return Cell(tuple(section for section in found if section is not None), subject)
+
+
+def _measuring(campaign: str, sides: Sequence[str]) -> list[str]:
+    """The commands that measure these sides: in one campaign, or each in its own."""
+    if campaign:
+        stacks = " ".join(f"--stack {name.rpartition('/')[2]}" for name in sides) or "--stack here"
+        return [f"cuda-gains run {stacks} --rounds 10 --campaign {campaign}"]
+    commands = []
+    for name in sides:
+        own, _, stack = name.rpartition("/") if "/" in name else (name, "", "here")
+        if name.endswith(".json"):
+            commands.append(f"pytest benchmarks --benchmark-json={name}")
+        else:
+            commands.append(f"cuda-gains run --stack {stack} --rounds 5 --campaign {own}")
+    return commands
 
 
 @_shown
@@ -137,28 +156,38 @@ def behind(of: Cell) -> Iterable[Section]:
         yield reports.how_to_read(of.subject.comparison)
 
 
-def chart(results: Results, campaigns: str | Sequence[str], name: str) -> Cell:
+def chart(results: Results, campaigns: str | Sequence[str] | None, name: str) -> Cell:
     """A chart of whole campaigns by its name; `cuda-gains chart --help` lists them."""
-    names = [campaigns] if isinstance(campaigns, str) else list(campaigns)
     if name not in gallery.KINDS:
         return _nothing(str(sides.unknown("chart", name, gallery.KINDS, "")))
     kind = gallery.KINDS[name]
+    names: list[str] = []
     try:
+        names = _names(results, campaigns)
         drawn = gallery.draw(name, _loaded(results, names))
     except CudaGainsError as error:
-        family = kind.family or "ladder"
-        command = f"cuda-gains run --stack here --rounds 5 --no-null --family {family} --campaign {names[0]}"
-        return _nothing(str(error), command)
+        measure = f"cuda-gains run --stack here --rounds 5 --no-null --family {kind.family or 'ladder'}"
+        return _nothing(str(error), *(f"{measure} --campaign {first}" for first in names[:1]))
     return Cell((Section(kind.section, tuple(drawn)),))
 
 
 @_shown
 def claims(
-    results: Results, campaigns: Sequence[str] | None = None, path: Results | None = None
+    results: Results, campaigns: str | Sequence[str] | None = None, path: Results | None = None
 ) -> Iterable[Section]:
     """The published claims judged on some campaigns, all by default; see `cuda-gains claims`."""
-    found = judged.verdicts(Path(results), campaigns, None if path is None else Path(path))
+    names = _names(results, campaigns) if campaigns else None
+    found = judged.verdicts(Path(results), names, None if path is None else Path(path))
     yield from pages.sections(found)
+
+
+def _names(results: Results, campaigns: str | Sequence[str] | None) -> list[str]:
+    """The campaigns that a cell is asked for; UsageError, naming those there, where it is none."""
+    names = [campaigns] if isinstance(campaigns, str) else list(campaigns or ())
+    if not names or not all(names):
+        there = ", ".join(sides.campaigns(Path(results))) or "none"
+        raise UsageError(f"no campaign is named; set one in the cell of parameters (there: {there})")
+    return names
 
 
 def _loaded(results: Results, names: Sequence[str]) -> store.Data:

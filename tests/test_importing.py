@@ -463,7 +463,7 @@ def test_imported_results_are_never_compared_with_ours(tmp_path):
 def test_a_campaign_of_our_own_measurements_is_left_as_it_is(tmp_path):
     write_campaign(tmp_path, "before", {"here": 1.0}, rounds=1, null=False)
     write_campaign(tmp_path, "after", {"here": 1.0}, rounds=1, null=False)
-    with pytest.raises(UsageError, match="'before' holds measurements of this suite.* another campaign"):
+    with pytest.raises(UsageError, match=r"'before' holds measurements of this suite.* another campaign"):
         import_file(files.nccl_table(tmp_path / "a.txt"), "old", "before", tmp_path)
     assert sides.resolve("before", None, tmp_path).label == "before"  # one stack still
 

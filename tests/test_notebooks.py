@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from synthetic import write_campaign
 
 from bench_lib import cells, gallery, sides
 
@@ -100,6 +101,39 @@ def test_a_cell_without_results_says_how_to_make_some(tmp_path):
     assert repr(cells.forest(cells.compared(tmp_path, "mine", "a", "b"))).strip("# \n") == ""
     assert "no chart 'migratio'" in repr(cells.chart(tmp_path, "mine", "migratio"))
     assert "No campaign" in repr(cells.measured(tmp_path))
+
+
+@pytest.mark.parametrize("campaign", [None, ""])
+def test_a_hint_names_a_campaign_or_none(tmp_path, campaign):
+    """Without a campaign the command is that of the sides; never `--campaign None` or a bare `--campaign`."""
+    apart = repr(cells.compared(tmp_path, campaign, "before/here", "after/here"))
+    assert "cuda-gains run --stack here --rounds 5 --campaign before" in apart
+    assert "cuda-gains run --stack here --rounds 5 --campaign after" in apart
+    files = repr(cells.compared(tmp_path, campaign, "before.json", "after"))
+    assert "pytest benchmarks --benchmark-json=before.json" in files
+    assert "--campaign local" in repr(cells.compared(tmp_path, campaign, contrast="runtime=11.8:12.4"))
+    for cell in (
+        cells.campaign(tmp_path, campaign),
+        cells.noise(tmp_path, campaign),
+        cells.chart(tmp_path, campaign, "migration"),
+    ):
+        assert "no campaign is named; set one in the cell of parameters (there: none)" in repr(cell)
+        assert "--campaign" not in repr(cell)
+
+
+def test_two_campaigns_are_compared_as_a_notebook_says(tmp_path):
+    for name in ("before", "after"):
+        write_campaign(tmp_path, name, {"here": 1.0}, rounds=3, null=False)
+    shown = repr(cells.compared(tmp_path, None, "before/here", "after/here"))
+    assert "What changes from `before/here` to `after/here`?" in shown
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_words_name_every_parameter_to_change(path):
+    notebook = read(path)
+    names = {node.id for node in ast.walk(ast.parse(code(notebook)[0].source)) if isinstance(node, ast.Name)}
+    assert notebook.cells[0].cell_type == "markdown"
+    assert [name for name in names if f"`{name}" not in notebook.cells[0].source] == []
 
 
 def test_a_cell_escapes_what_results_say(tmp_path):
