@@ -202,6 +202,24 @@ def test_a_quantity_and_a_value(write, judge):
     assert (found.verdict, found.findings[0].value) == (Verdict.SUPPORTED, pytest.approx(8e8))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "more"),
+    [
+        (99e-6, Verdict.SUPPORTED, False),
+        (101e-6, Verdict.SUPPORTED, False),
+        (105e-6, Verdict.REFUTED, False),
+        (15e-3, Verdict.REFUTED, False),
+    ],
+)
+def test_a_time_is_judged_to_a_share_of_itself(write, judge, seconds, verdict, more):
+    write(1.0, [replace(case("add"), seconds=seconds)])
+    sides = 'inside = { cudart = "11.8" }\n'
+    found = judge(entry("at most", 'value = 100e-6\neffect = "value"', sides=sides))
+    assert (found.verdict, found.and_more) == (verdict, more)
+    assert found.findings[0].value == pytest.approx(seconds, rel=0.01)
+    assert found.findings[0].shown.split()[1] in ("µs", "ms")
+
+
 def test_a_share_of_the_peak_is_derived_from_flop_and_time(write, judge):
     write(1.0, [case(precision="fp16", flop=0.5 * 989.4e12 * 100e-6)])
     bound = 'value = 0.5\nunit = "peak_share"\neffect = "value"'

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench_lib.claims import reading
+from bench_lib.claims.bounds import bound_text, tolerance_text
 from bench_lib.claims.words import Contrast, Effect, Kind, Scope
 from bench_lib.errors import UsageError
 
@@ -30,10 +31,11 @@ def read(folder, text):
     return reading.read(path)
 
 
-def documented() -> str:
-    """The entry that docs/claims.md shows."""
-    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "claims.md").read_text(), re.DOTALL)
-    return block
+def documented(number: int = 0) -> str:
+    """An entry that docs/claims.md shows."""
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "claims.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    return blocks[number]
 
 
 def test_a_claim_of_your_own_is_ten_lines(tmp_path):
@@ -46,6 +48,48 @@ def test_a_claim_of_your_own_is_ten_lines(tmp_path):
     assert claim.cases == (Scope("launch", "*", {"metric": ("submit",)}),)
     assert (claim.baseline, claim.candidate) == ({"cudart": "12.4"}, {"cudart": "13.0"})
     assert (claim.needs, claim.ranks, claim.on_gpu) == ("1 GPU", 1, True)
+
+
+TIME = ENTRY.partition("baseline")[0].replace("0.10", "1e-6") + 'effect = "value"\n'
+
+
+def test_a_target_for_a_time_is_a_cost_as_it_is_documented(tmp_path):
+    (claim,) = read(tmp_path, documented(1)).claims
+    assert (claim.kind, claim.effect, claim.high, claim.cost) == (Kind.UP_TO, Effect.VALUE, 1e-6, True)
+    assert bound_text(claim) + tolerance_text(claim) == "at most 1 µs (± 2 %)"
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        (TIME.replace("at least", "at most"), True),
+        (TIME.replace("at least", "up to"), True),
+        (TIME.replace("at least", "about") + 'unit = "compile_seconds"', True),
+        (TIME, False),
+        (TIME.replace("at least", "up to") + "cost = false", False),
+        (TIME.replace("at least", "up to") + 'unit = "peak_share"', False),
+        (TIME.replace("at least", "at most") + 'unit = "peak_nbytes"', True),
+        (ENTRY.replace("at least", "up to"), False),
+        (ENTRY.replace("at least", "at most"), True),
+    ],
+)
+def test_smaller_is_better_of_a_time_and_of_at_most(tmp_path, text, cost):
+    (claim,) = read(tmp_path, text).claims
+    assert claim.cost is cost
+
+
+@pytest.mark.parametrize(
+    ("value", "effect", "told"),
+    [
+        ("0.10", "less", "at least 10 % less time (± 2 %)"),
+        ("0.0", "more", "at most 2 % less time"),
+        ("0.0", "less", "at most 2 % more time"),
+        ("-0.01", "more", "at most 1 % less time (± 2 %)"),
+    ],
+)
+def test_a_bound_is_said_as_people_do(tmp_path, value, effect, told):
+    (claim,) = read(tmp_path, ENTRY.replace("0.10", value) + f'effect = "{effect}"').claims
+    assert bound_text(claim) + tolerance_text(claim) == told
 
 
 def test_values_are_globs_as_cases_write_them(tmp_path):
@@ -94,6 +138,7 @@ WRONG = [
     (ENTRY + 'contrast = "execution=eager:eager"', "expected PARAMETER=BASELINE:CANDIDATE"),
     (ENTRY + 'effect = "value"', "is about a value itself, which needs a number and no sides"),
     (ENTRY + "cost = true", "is a cost of kind 'at least'"),
+    (ENTRY.replace("at least", "at most") + "cost = false", "has kind = 'at most' and cost = false"),
     (ENTRY + 'needs = "three GPUs"', "expected one of 'no GPU', '1 GPU'"),
     (ENTRY + 'check = { look = "version", of = "a", is = "b" }', "only a claim of kind 'fact' has"),
     (re.sub("(baseline|candidate).*\n", "", ENTRY), "has no sides"),

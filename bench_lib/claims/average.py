@@ -60,14 +60,15 @@ def _placed(effects: Effects, finding: Finding, bounds: _Bounds) -> Finding:
 
 def _bounds(judging: Judging) -> _Bounds:
     claim, scale = judging.claim, judging.scale
+    claimed = claim.high or 0.0
     if claim.low is None:  # a cost of up to so much: the turned scale has that as its least
-        least = scale.gain((claim.high or 0.0) + claim.tolerance)
+        least = scale.gain(claimed + claim.off(claimed))
         return _Bounds(least, math.inf, least, math.inf)
     if claim.high is None:
-        least = scale.gain(claim.low - claim.tolerance)
+        least = scale.gain(claim.low - claim.off(claim.low))
         return _Bounds(least, math.inf, least, math.inf)
     low, high = scale.between(claim.low, claim.high)
-    wide_low, wide_high = scale.between(claim.low - claim.tolerance, claim.high + claim.tolerance)
+    wide_low, wide_high = scale.between(claim.low - claim.off(claim.low), claimed + claim.off(claimed))
     if claim.kind is Kind.ABOUT:
         return _Bounds(wide_low, wide_high, wide_low, wide_high)
     return _Bounds(low, high, wide_low, wide_high)

@@ -8,10 +8,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench_lib.claims.words import Claim, Effect, Kind
+from bench_lib.claims.words import AT_MOST, Claim, Effect, Kind, is_time
 from bench_lib.replicates import SECONDS
 from bench_lib.units import quantity_text, seconds_text
 
+_OPPOSITE = {Effect.LESS: "more", Effect.MORE: "less"}
 _FALLING = (Effect.LESS, Effect.SPEED)  # a lower ratio is more of these
 
 
@@ -51,7 +52,7 @@ class Scale:
         """An effect (shares) with its interval: `time -3.1 % [-3.4, -2.8]`, `1.44x [1.41, 1.47]`."""
         ends = () if low is None or high is None else (low, high)
         if self.effect is Effect.VALUE:
-            shown = seconds_text if self.unit == SECONDS or self.unit.endswith("_seconds") else quantity_text
+            shown = seconds_text if is_time(self.unit) else quantity_text
             name = "" if shown is seconds_text else f" {self.unit}"
             return f"{shown(value)}{_bracket(map(shown, sorted(ends)))}{name}"
         if self.effect is Effect.SPEED:
@@ -75,8 +76,30 @@ def bound_text(claim: Claim) -> str:
     numbers = [number for number in (claim.low, claim.high) if number is not None]
     shown = " to ".join(dict.fromkeys(_bound(claim, number) for number in numbers))
     tail = {Effect.LESS: f" less {what}", Effect.MORE: f" more {what}", Effect.SPEED: " as fast"}
+    if claim.kind is Kind.AT_LEAST and claim.effect in _OPPOSITE and (claim.low or 0.0) <= 0:
+        return _no_worse(claim, what)
     word = "" if claim.kind is Kind.RANGE else f"{claim.kind} "
+    if claim.kind is Kind.UP_TO and claim.cost:
+        word = f"{AT_MOST} "
     return f"{word}{shown}{tail.get(claim.effect, '')}" if numbers else ""
+
+
+def tolerance_text(claim: Claim) -> str:
+    """How far off still counts: ` (± 2 %)`; "" where nothing is, or where the bound says it already."""
+    if claim.kind is Kind.EXISTS or not claim.tolerance or (claim.effect in _OPPOSITE and _is_zero(claim)):
+        return ""
+    return f" (± {100 * claim.tolerance:.3g} %)"
+
+
+def _is_zero(claim: Claim) -> bool:
+    return claim.kind is Kind.AT_LEAST and claim.low == 0
+
+
+def _no_worse(claim: Claim, what: str) -> str:
+    """`at least 0 % more`, give or take 1 %, is `at most 1 % less`."""
+    worst = (claim.tolerance if _is_zero(claim) else 0.0) - (claim.low or 0.0)
+    word = f"{AT_MOST} {100 * worst:.3g} %" if worst else "no"
+    return f"{word} {_OPPOSITE[claim.effect]} {what}"
 
 
 def _bound(claim: Claim, number: float) -> str:

@@ -59,9 +59,9 @@ class Entry:
             raise self.error(f"has {key} = {value!r}, expected two shares in order: [0.08, 0.12]")
         return float(value[0]), float(value[1])
 
-    def flag(self, key: str) -> bool:
-        """True or false, false where the key is absent."""
-        value = self.table.get(key, False)
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false, `default` where the key is absent."""
+        value = self.table.get(key, default)
         if not isinstance(value, bool):
             raise self.error(f"has {key} = {value!r}, expected true or false")
         return value

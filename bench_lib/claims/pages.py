@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from bench_lib import terminal
-from bench_lib.claims.bounds import bound_text
+from bench_lib.claims.bounds import bound_text, tolerance_text
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.words import Effect, Finding, Judged, Kind, Verdict
+from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.journal import finite
 from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
 
@@ -19,7 +19,8 @@ _ABSENT_HEAD = ("claim", "claimed", "what it would take")
 
 def title(found: Verdicts) -> str:
     """What was judged on what, in a line."""
-    return f"{len(found.claims)} claims judged on {', '.join(found.campaigns) or 'no campaign'}"
+    number = "1 claim" if len(found.claims) == 1 else f"{len(found.claims)} claims"
+    return f"{number} judged on {', '.join(found.campaigns) or 'no campaign'}"
 
 
 def counts_text(found: Verdicts) -> str:
@@ -98,13 +99,7 @@ def _numbers(finding: Finding) -> tuple[str, str, str]:
 
 
 def _claimed(one: Judged) -> str:
-    """The bound and its tolerance."""
-    claim = one.claim
-    if claim.kind is Kind.EXISTS or not claim.tolerance:
-        return bound_text(claim)
-    plain = claim.effect is Effect.VALUE
-    tolerance = f"{claim.tolerance:g}" if plain else f"{100 * claim.tolerance:g} %"
-    return f"{bound_text(claim)} (± {tolerance})"
+    return bound_text(one.claim) + tolerance_text(one.claim)
 
 
 def _place(finding: Finding) -> str:

@@ -13,7 +13,18 @@ from typing import Any
 
 from bench_lib.claims import checks
 from bench_lib.claims.entry import Entry
-from bench_lib.claims.words import OPEN, Check, Claim, Contrast, Effect, Kind, Scope, Verdict
+from bench_lib.claims.words import (
+    AT_MOST,
+    OPEN,
+    Check,
+    Claim,
+    Contrast,
+    Effect,
+    Kind,
+    Scope,
+    Verdict,
+    is_time,
+)
 from bench_lib.errors import UsageError
 
 FILE = "claims.toml"
@@ -104,7 +115,10 @@ def _claim(path: Path, number: int, table: Mapping[str, Any], sources: Mapping[s
     for key in table:
         if key not in _KEYS:
             raise entry.error(f"has the unknown key {key!r}; {nearest(key, _KEYS)}")
-    kind = Kind(entry.one_of("kind", [str(kind) for kind in Kind]))
+    said = entry.one_of("kind", [*map(str, Kind), AT_MOST])
+    kind = Kind.UP_TO if said == AT_MOST else Kind(said)
+    effect = Effect(entry.one_of("effect", [str(effect) for effect in Effect], Effect.LESS))
+    unit = entry.text("unit", "seconds")
     low, high = _bound(entry, kind)
     source = entry.needed("source")
     claim = Claim(
@@ -113,12 +127,12 @@ def _claim(path: Path, number: int, table: Mapping[str, Any], sources: Mapping[s
         source=sources.get(source, source),
         figure=entry.text("figure"),
         kind=kind,
-        effect=Effect(entry.one_of("effect", [str(effect) for effect in Effect], Effect.LESS)),
+        effect=effect,
         low=low,
         high=high,
         tolerance=entry.number("tolerance", TOLERANCE, least=0.0),
-        unit=entry.text("unit", "seconds"),
-        cost=entry.flag("cost"),
+        unit=unit,
+        cost=_cost(entry, kind, said == AT_MOST, effect is Effect.VALUE and is_time(unit)),
         cases=tuple(_scope(entry, one) for one in entry.tables("cases")),
         baseline=entry.versions("baseline"),
         candidate=entry.versions("candidate"),
@@ -134,6 +148,14 @@ def _claim(path: Path, number: int, table: Mapping[str, Any], sources: Mapping[s
     )
     _whole(entry, claim)
     return claim
+
+
+def _cost(entry: Entry, kind: Kind, at_most: bool, a_time: bool) -> bool:
+    """Whether more than claimed is worse: so of `at most`, and unless said of the length of a time."""
+    cost = entry.flag("cost", at_most or (a_time and kind in (Kind.UP_TO, Kind.ABOUT, Kind.RANGE)))
+    if at_most and not cost:
+        raise entry.error(f"has kind = {AT_MOST!r} and cost = false; leave one of them out")
+    return cost
 
 
 def _bound(entry: Entry, kind: Kind) -> tuple[float | None, float | None]:

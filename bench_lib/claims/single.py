@@ -27,7 +27,7 @@ def up_to(judging: Judging, effects: Effects, finding: Finding) -> Finding:
     """
     claim, scale = judging.claim, judging.scale
     claimed = claim.high or 0.0
-    least, most = scale.between(claimed - claim.tolerance, claimed + claim.tolerance)
+    least, most = scale.between(claimed - claim.off(claimed), claimed + claim.off(claimed))
     adjusted = _lower(effects, ALPHA / judging.tests)
     if (adjusted >= least).any():
         why = f"a case reaches it{_adjusted(judging)}"

@@ -40,8 +40,14 @@ class Verdict(StrEnum):
     NOT_MEASURED = "not measured"
 
 
+AT_MOST = "at most"  # of a file: `up to` so much of a cost
 OPEN = "open"  # what the public record says where it says nothing
 SETTLED = (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.MIXED)
+
+
+def is_time(unit: str) -> bool:
+    """Whether a unit is a time in seconds: `seconds`, `compile_seconds`."""
+    return unit == "seconds" or unit.endswith("_seconds")
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Claim:
     effect: Effect = Effect.LESS
     low: float | None = None  # the bound; `about`: both, `up to`: high only, `at least`: low only
     high: float | None = None
-    tolerance: float = 0.0
+    tolerance: float = 0.0  # a share; of a `value` a share of that value
     unit: str = "seconds"  # or the name of a quantity that the cases hold
     cost: bool = False  # the number is a cost: more of it is worse than claimed, not better
     cases: tuple[Scope, ...] = ()
@@ -108,6 +114,10 @@ class Claim:
     def on_gpu(self) -> bool:
         """Whether only cases that were measured on a GPU count."""
         return self.needs != "no GPU"
+
+    def off(self, number: float) -> float:
+        """How far off a number of the claim still counts, in the number's own unit."""
+        return self.tolerance * abs(number) if self.effect is Effect.VALUE else self.tolerance
 
     @property
     def families(self) -> tuple[str, ...]:
