@@ -91,7 +91,8 @@ def compared(
 ) -> Cell:
     """Two sides, a bridge, or a contrast: the answer, what differs, the canaries.
 
-    Sides of several campaigns are named CAMPAIGN/STACK, and `campaign` is None then. The cell is what `forest`, `cases`, `drift` and `behind` show more of.
+    Sides of several campaigns are named CAMPAIGN/STACK, and `campaign` is None then. The cell is what
+    `forest`, `cases`, `drift` and `behind` show more of.
     """
     try:
         subject = asking.reported(names, campaign or None, Path(results), contrast, check)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bench_lib import bridge_page, charts, gallery, losses
+from bench_lib import bridge_page, charts, destination, gallery, losses
 from bench_lib.bridge import Bridge
 from bench_lib.claims.judged import Verdicts
-from bench_lib.errors import UsageError
 from bench_lib.html import writer
 from bench_lib.model import Comparison
 from bench_lib.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
@@ -70,24 +69,21 @@ class Subject:
         return f"{self.comparison.candidate} against {self.comparison.baseline}"
 
 
-def write(subject: Subject, out: Path) -> Path:
+def write(subject: Subject, out: Path | None = None) -> Path:
     """Write the report to `out`: one HTML file where that ends in .html, else a folder with report.md.
 
-    In the folder the charts lie beside report.md as PNG and SVG. Returns the path of the file to open.
-    Raises UsageError where the folder is a file, or the file a folder.
+    In the folder the charts lie beside report.md as PNG and SVG. None: a folder named after the sides.
+    Returns the path of the file to open. Raises UsageError where the folder is a file or is called as
+    one, or the file a folder.
     """
-    if is_page(out):
+    if out is None:
+        of = subject.comparison
+        out = destination.of_sides(of.campaign, of.baseline, of.candidate)
+    else:
+        destination.check(out)
+    if destination.is_page(out):
         return writer.write(subject.title, sections(subject), out)
-    if out.exists() and not out.is_dir():
-        raise UsageError(
-            f"{out} is a file, and a report is a folder; name another one, or a .html file, with -o"
-        )
     return write_markdown(subject.title, sections(subject), out)
-
-
-def is_page(out: Path) -> bool:
-    """Whether a report is to be one HTML file: the suffix of its name says so."""
-    return out.suffix.lower() in (".html", ".htm")
 
 
 def sentences(subject: Subject) -> list[str]:

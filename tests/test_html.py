@@ -15,7 +15,7 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
-from bench_lib import asked, cli, page, report, sides
+from bench_lib import asked, cli, destination, page, report, sides
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Claim, Finding, Judged, Kind, Verdict
 from bench_lib.errors import UsageError
@@ -453,11 +453,36 @@ def test_the_suffix_of_the_output_chooses_the_form(results, tmp_path):
     done = run(*asked_for, str(tmp_path / "deep/x.HTML"))
     assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "deep/x.HTML"))
     assert (tmp_path / "deep/x.HTML").read_text().startswith("<!doctype html>")
-    assert not report.is_page(tmp_path / "folder")
+    assert not destination.is_page(tmp_path / "folder")
     (tmp_path / "there.html").mkdir()
     failed = run(*asked_for, str(tmp_path / "there.html"))
     assert isinstance(failed.exception, UsageError)
     assert "is a folder, and an HTML report is a file" in str(failed.exception)
+
+
+def test_a_report_without_a_name_lies_beside_the_index(results, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("report", "old", "new", "--campaign", "demo", "--results", str(results))
+    assert done.stdout.strip() == "report/demo-old-to-new/report.md"
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["demo-old-to-new"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "name"),
+    [
+        (("before / after", "before/here", "after/here"), "before-here-to-after-here"),
+        (("local", "before.json", "after.json"), "local-before-to-after"),
+        (("ladder", "runtime=11.8", "runtime=11.8#2"), "ladder-runtime=11.8-to-runtime=11.8-2"),
+        (("", "../x", "y" * 300), "x-to-" + "y" * 92),
+    ],
+)
+def test_the_folder_of_a_report_is_told_by_its_sides(sides, name):
+    assert destination.of_sides(*sides) == Path("report") / name
+
+
+@pytest.mark.parametrize("name", ["upgrade", "a/cudart-12.4", "11.8-to-12.4.1", "x.html", "stack-2.7.0rc1"])
+def test_names_that_a_report_may_have(tmp_path, name):
+    destination.check(tmp_path / name)
 
 
 def listed(folder: Path, *entries: str) -> Path:
@@ -477,6 +502,10 @@ def test_all_listed_reports_and_their_index(results, tmp_path):
     assert "4 cases were compared: 1 faster, 1 slower, 2 same." in words(text)
     assert "This report could not be made: no campaign &#39;lost&#39;" in text
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "one.html"}
+    report_page = (tmp_path / "out/one.html").read_text()
+    header = report_page.partition("<header>")[2].partition("</header>")[0]
+    assert "What of <b>new</b>?" in words(header)
+    assert '<a href="index.html">' in header
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ READING = [
     "rates", "render",
     "canvas",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
-    "bridge_chart", "bridge_page", "losses",
+    "bridge_chart", "bridge_page", "losses", "destination",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts",
     "allreduce_charts", "allreduce_charts.curves", "allreduce_charts.drawing", "gallery", "asked",
     "claims", "claims.words", "claims.bounds", "claims.values", "claims.single", "claims.average",

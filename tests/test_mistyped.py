@@ -53,7 +53,11 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         ("compare --contrast runtme=11.8:12.4 --campaign before old", "did you mean 'runtime'?"),
         ("compare --contrast runtime=11.8:12.4 --campaign before old", "no value of runtime '12.4'"),
         ("compare --contrast runtime=11.8:11.8 --campaign before old", "is on both sides"),
-        ("compare old new --campaign before --format josn", "josn"),
+        ("compare old new --campaign before --format jnit", "no format 'jnit'; there: junit, table"),
+        ("compare old new --campaign before --format jnit", "did you mean 'junit'?"),
+        ("compare old new --campaign before --fail-on slowr", "did you mean 'slower'?"),
+        ("calibrate --campaign before --format jsn", "did you mean 'json'?"),
+        ("claims --campaign before --format tabel", "did you mean 'table'?"),
         ("compare old new --campaing before", "No such option: --campaing"),
         ("compare", "needs two sides, 0 given"),
         ("compair old new", "No such command 'compair'"),
@@ -61,7 +65,14 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         ("merge befor", "befor"),
         ("merge ../before", "characters that a folder name should not have"),
         ("report old new --campaign before -o {results}/a_file", "a_file"),
-        ("chart lunch-by-runtime --campaign before", "lunch-by-runtime"),
+        ("report old new --campaign before -o upgrade.pdf", "upgrade.pdf ends in .pdf as a file does, and"),
+        ("report --all -o report.html", "report.html ends in .html as a file does, and all reports together"),
+        ("report --all -o a_file", "a_file is a file, and all reports together are a folder"),
+        ("chart lunch-by-runtime --campaign before", "did you mean 'launch-by-runtime'?"),
+        (
+            "chart migration --campaign before -o x.png",
+            "x.png ends in .png as a file does, and charts go into",
+        ),
     ],
 )
 def test_reading(

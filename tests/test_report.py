@@ -305,7 +305,7 @@ def test_launch_cost_is_shown_where_runtimes_were_measured(tmp_path):
 
 def test_a_report_is_a_folder(tmp_path, results):
     (tmp_path / "report").write_text("mine")
-    with pytest.raises(UsageError, match="is a file, and a report is a folder"):
+    with pytest.raises(UsageError, match="is a file, and a report is one HTML file or a folder"):
         report.write(Subject(*sides_of(results, "demo")), tmp_path / "report")
     assert (tmp_path / "report").read_text() == "mine"
     assert store.load(results, ["demo"]).skipped == ()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Address
+from bench_lib.commands.words import Address, one_of
 
 
 class ClaimsFormat(StrEnum):
@@ -27,7 +27,9 @@ def claims(
         Path | None,
         typer.Option("--claims", metavar="FILE", help="The claims; benchmarks/claims.toml by default."),
     ] = None,
-    output: Annotated[ClaimsFormat, typer.Option("--format", help="How to print it.")] = ClaimsFormat.TABLE,
+    output: Annotated[
+        ClaimsFormat, typer.Option("--format", **one_of(ClaimsFormat, "format"), help="How to print it.")
+    ] = ClaimsFormat.TABLE,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a claim is refuted.")] = False,
 ) -> None:
     """Judge published claims on what was measured: each sentence, its bound, and what was found."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Address, Campaign, Check, Contrast, Sides
+from bench_lib.commands.words import Address, Campaign, Check, Contrast, Sides, one_of
 
 
 class Format(StrEnum):
@@ -55,9 +55,14 @@ def compare(
     campaign: Campaign = None,
     results: Address = "results",
     contrast: Contrast = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    output: Annotated[
+        Format, typer.Option("--format", **one_of(Format, "format"), help="How to print it.")
+    ] = Format.TABLE,
     fail_on: Annotated[
-        list[FailOn] | None, typer.Option("--fail-on", help="Exit with 1 when a case did this.")
+        list[FailOn] | None,
+        typer.Option(
+            "--fail-on", **one_of(FailOn, "change to fail on"), help="Exit with 1 when a case did this."
+        ),
     ] = None,
     check: Check = None,
 ) -> None:
@@ -87,9 +92,10 @@ def calibrate(
     ] = "local",
     results: Address = "results",
     contrast: Contrast = None,
-    output: Annotated[CalibrateFormat, typer.Option("--format", help="How to print it.")] = (
-        CalibrateFormat.TABLE
-    ),
+    output: Annotated[
+        CalibrateFormat,
+        typer.Option("--format", **one_of(CalibrateFormat, "format"), help="How to print it."),
+    ] = CalibrateFormat.TABLE,
 ) -> None:
     """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
     from bench_lib import asked, calibrate_page
@@ -99,20 +105,21 @@ def calibrate(
 
 
 def chart(
-    name: Annotated[Chart, typer.Argument(help="Which chart.")],
+    name: Annotated[Chart, typer.Argument(**one_of(Chart, "chart"), help="Which chart.")],
     campaign: Annotated[
         list[str], typer.Option("--campaign", metavar="NAME", help="A campaign to draw; repeat it for more.")
     ],
     out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write.")] = Path(
-        "report"
+        "charts"
     ),
     results: Address = "results",
 ) -> None:
     """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
-    from bench_lib import canvas, gallery, store
+    from bench_lib import canvas, destination, gallery, store
     from bench_lib import sides as all_sides
     from bench_lib.places import reading
 
+    destination.check_folder(out, "charts go into")
     folder = reading.folder(results, campaign)
     there = all_sides.campaigns(folder)
     for asked_for in campaign:

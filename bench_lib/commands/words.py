@@ -1,7 +1,8 @@
 """The options that several commands share: one word, one meaning, one help text."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,20 @@ def _whole(results: object) -> Path:
     from bench_lib.places import reading
 
     return reading.whole(str(results))
+
+
+def one_of(kind: type[StrEnum], what: str) -> dict[str, Any]:
+    """How typer reads one of these words; a wrong one is answered in a sentence with the nearest."""
+
+    def parse(text: str) -> StrEnum:
+        from bench_lib import sides
+
+        known = [str(one) for one in kind]
+        if text not in known:
+            raise sides.unknown(what, text, known)
+        return kind(text)
+
+    return {"parser": parse, "metavar": "|".join(kind)}
 
 
 _RESULTS = "Folder of all campaigns, or a place elsewhere as s3://bucket/prefix."

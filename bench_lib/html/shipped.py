@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench_lib import report
+from bench_lib import destination, report
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
 from bench_lib.layout import check_name
@@ -52,11 +52,10 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     """Make every listed report as a page in the folder `out`, and index.html over them; returns its path.
 
     A report that cannot be made is named there with the reason, and the others are made. Raises
-    UsageError for a list that is missing or wrong in any way, and where `out` is a file.
+    UsageError for a list that is missing or wrong in any way, and where `out` is a file or is called so.
     """
+    destination.check_folder(out, "all reports together are")
     listed = read(results / LIST)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file, and all reports go into a folder; name one with -o")
     made, known = _Made(), asking.Known()
     for one in listed:
         try:
@@ -73,7 +72,8 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
 
 def _write_one(one: Listed, results: Path, out: Path, known: asking.Known) -> Subject:
     subject = asking.reported(one.sides, one.campaign, results, one.contrast, one.check, known)
-    report.write(subject, out / f"{one.name}.html")
+    title, sections = subject.title, report.sections(subject)
+    writer.write(title, sections, out / f"{one.name}.html", one.question, INDEX)
     return subject
 
 
