@@ -34,7 +34,8 @@ _KEYS: dict[str, _Keys] = {
 
 SWAPPED = ("cudart", "cublas", "cudnn", "nccl")  # the libraries a swap can exchange
 PACKAGES = ("torch", "cupy", "triton")  # Python packages that a stack holds or does not
-_DECLARED = (*SWAPPED, "cublaslt", "nvrtc", *PACKAGES, "torch.cuda", "python", "numpy", "numba")
+# what a stack can declare
+COMPONENTS = (*SWAPPED, "cublaslt", "nvrtc", *PACKAGES, "torch.cuda", "python", "numpy", "numba")
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,8 @@ def _declared(where: str, table: Mapping[str, Any]) -> dict[str, str]:
         )
     if table["kind"] != "cudart":
         for key in declared:
-            if key not in _DECLARED:
-                raise UsageError(f"{where} declares the unknown {key!r}; {_nearest(key, _DECLARED)}")
+            if key not in COMPONENTS:
+                raise UsageError(f"{where} declares the unknown {key!r}; {_nearest(key, COMPONENTS)}")
     return dict(declared)
 
 

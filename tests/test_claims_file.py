@@ -17,6 +17,7 @@ from synthetic import Machine, SyntheticCase
 from bench_lib import families, store
 from bench_lib.claims import judged, reading
 from bench_lib.claims.derived import DERIVED
+from bench_lib.claims.functions import of_families
 from bench_lib.claims.selecting import selected, values_of
 from bench_lib.claims.words import Effect, Kind, Verdict
 from bench_lib.model import Case, Work
@@ -93,6 +94,14 @@ def test_every_claim_selects_an_existing_case(existing):
                 for family, op, params in existing
                 for parameter in parameters
             ), f"{claim.id}: {scope} selects no case"
+
+
+def test_what_is_read_of_benchmark_files_holds_every_case(existing):
+    """No op or parameter of a real case may be taken for a mistake."""
+    names = of_families([ROOT / "benchmarks"])
+    for family, op, params in existing:
+        assert op in names[family].ops, (family, op)
+        assert set(params_of(params)) <= names[family].parameters, (family, op, params)
 
 
 AT_HAND = ("runtime", "nccl")  # what they can be depends on the libraries at hand

@@ -1,8 +1,12 @@
 """Made-up campaigns with a known truth, and the verdict that each gives a claim; from files to the page."""
 
 import json
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import synthetic
@@ -15,6 +19,7 @@ from bench_lib.cli import app
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Work
 
+ROOT = Path(__file__).parents[1]
 QUIET = Noise(process_sd=0.004)
 ONE = synthetic.cases(1)
 TRUTHS = (0.60, 0.70, 0.80, 0.85, 0.90, 0.95, 1.00, 1.10, 1.20)  # of `new` over `old`, a case each
@@ -247,6 +252,7 @@ def test_what_was_measured_on_a_cpu_or_with_fewer_ranks_does_not_count(tmp_path,
     assert [one.campaign for one in verdict("no GPU").findings] == ["cpu", "two"]
 
 
+DRIVERS = 'baseline = { driver = "570" }\ncandidate = { driver = "580" }\n'
 UNKNOWN = 'baseline = { torch = "1.0" }\ncandidate = { torch = "9.9" }\n'
 
 
@@ -254,21 +260,84 @@ UNKNOWN = 'baseline = { torch = "1.0" }\ncandidate = { torch = "9.9" }\n'
     ("text", "told"),
     [
         (entry("exists"), "--stack cudart-11.8 --stack cudart-12.4 --rounds 10 --family launch"),
-        (entry("exists", sides='contrast = "a=b:c"\n'), "--stack here --no-null --rounds 10"),
+        (entry("exists", sides='contrast = "api=b:c"\n'), "--stack here --no-null --rounds 10"),
         (entry("exists", more='needs = "8 GPUs"'), "8 GPUs; at least 10 rounds"),
         ('planned = ["launch"]\n' + entry("exists"), "the family launch, which is planned"),
-        (entry("exists", sides=UNKNOWN), "(torch 9.9)"),
+        (entry("exists", sides=UNKNOWN), "--stack torch-1.0 --stack torch-9.9 --rounds 10"),
+        (entry("exists", sides=UNKNOWN), "a stack torch-9.9 in the stacks file that holds torch 9.9"),
+        (entry("exists", sides=DRIVERS), "a machine with driver 570; a machine with driver 580"),
+        (entry("exists", sides=DRIVERS), "cuda-gains run --stack here --rounds 10"),
+        (entry("exists", cases='{ family = "our_own", op = "x" }'), "nothing of the family 'our_own' was"),
     ],
 )
 def test_what_is_not_measured_says_what_it_would_take(judge, text, told):
     found = judge(text)
     assert found.verdict is Verdict.NOT_MEASURED
     assert told in found.takes
+    if "planned" not in told:
+        command = found.takes.partition("cuda-gains ")[2]
+        assert shlex.split(command)[0] == "run"
+        assert not set("()<>;|&$") & set(command)
 
 
 def test_a_family_that_nobody_knows_is_an_error_that_names_the_nearest(truths, judge):
     with pytest.raises(UsageError, match=r"no family 'lunch', which claim 'mine' .*did you mean 'launch'"):
         judge(entry("exists", cases='{ family = "lunch" }'), results=truths)
+
+
+COMPONENT = r"no component '{}' by which claim 'mine' could choose stacks.*{}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"cases": '{ family = "launch", op = "ad" }'}, r"no op 'ad' in family launch.*did you mean 'add'"),
+        ({"cases": '{ family = "launch", op = "con*" }'}, r"no op 'con\*' in family launch"),
+        ({"cases": '{ family = "launch", metrik = "submit" }'}, r"no parameter 'metrik'.*mean 'metric'"),
+        ({"sides": 'contrast = "apy=cudart:driver"\n'}, r"no parameter 'apy' in family launch.*mean 'api'"),
+        ({"more": 'groups = ["ap"]'}, r"no parameter 'ap' in family launch.*did you mean 'api'"),
+        ({"sides": SIDES.replace("cudart", "cudrt")}, COMPONENT.format("cudrt", "did you mean 'cudart'")),
+        ({"sides": SIDES.replace("cudart", "campaign")}, COMPONENT.format("campaign", "with --campaign")),
+        ({"sides": 'contrast = "api=a:b"\ninside = { torhc = "2" }\n'}, COMPONENT.format("torhc", "torch")),
+    ],
+)
+def test_a_name_that_cannot_be_is_one_sentence_with_the_nearest(judge, wrong, told):
+    """No result is there: what the benchmark files and the stacks can hold is known without any."""
+    with pytest.raises(UsageError, match=told):
+        judge(entry("exists", **wrong))
+
+
+def test_a_fact_about_a_component_that_nobody_has_is_an_error(judge):
+    with pytest.raises(UsageError, match=COMPONENT.format("ncl", "did you mean 'nccl'")):
+        judge(fact(look("version", of="ncl", **{"is": "2.18"})))
+
+
+def test_a_family_whose_file_lies_elsewhere_is_known_by_its_results(write, judge):
+    write(1.0, [case("step", family="our_own", variant="a")], name="one")
+    write(1.0, [case("other", family="our_own", variant="a")], name="two", seed=1)
+    known = '{ family = "our_own", op = "step", variant = "a" }'
+    assert judge(entry("exists", cases=known)).verdict is Verdict.REFUTED
+    with pytest.raises(UsageError, match=r"no op 'stepp' in family our_own.*did you mean 'step'"):
+        judge(entry("exists", cases=known.replace("step", "stepp")))
+    with pytest.raises(UsageError, match=r"no parameter 'varient' in family our_own.*mean 'variant'"):
+        judge(entry("exists", cases=known.replace("variant", "varient")))
+    new = judge(entry("exists", cases=known.replace("step", "brand_new")))
+    assert new.verdict is Verdict.NOT_MEASURED
+    assert "no op 'brand_new' of the family our_own is in the results that were read" in new.reason
+    assert judge(entry("exists", cases=known), ["two"]).verdict is Verdict.NOT_MEASURED
+
+
+def test_names_are_read_without_importing_a_benchmark(tmp_path):
+    path = tmp_path / "claims.toml"
+    path.write_text(entry("exists", cases='{ family = "amp_conv", op = "con" }'))
+    code = (
+        "import sys; from pathlib import Path; from bench_lib.claims import judged\n"
+        f"try: judged.judged(Path({str(tmp_path)!r}), None, Path({str(path)!r}))\n"
+        "except Exception as error: print(error)\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "no op 'con' in family amp_conv" in done.stdout
+    assert done.stdout.endswith("False\n")
 
 
 def fact(check, record=""):

@@ -1,5 +1,7 @@
 """All findings of a claim in, its one verdict out, and what it would take to say more."""
 
+import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bench_lib import stacks
@@ -10,14 +12,14 @@ from bench_lib.stacks import StackEntry
 _ROUNDS = 10
 
 
-def combined(claim: Claim, found: Sequence[Finding], missing: str) -> Judged:
-    """The verdict over all findings; `missing` is what it would take where there is none.
+def combined(claim: Claim, found: Sequence[Finding], missing: str, why: str = "") -> Judged:
+    """The verdict over all findings; `missing` is what it would take where there is none, and `why` not.
 
     Some supported and others refuted: mixed. One supported finding shows what one case can show; what is
     about the whole scope needs all of its findings, and one that is refuted refutes it.
     """
     if not found:
-        return Judged(claim, Verdict.NOT_MEASURED, "no case of it was measured", takes=missing)
+        return Judged(claim, Verdict.NOT_MEASURED, why or "no case of it was measured", takes=missing)
     supported, refuted = ([one for one in found if one.verdict is v] for v in SETTLED[:2])
     open_ = [one for one in found if one.verdict not in SETTLED]
     if supported and refuted:
@@ -58,6 +60,8 @@ def takes(claim: Claim, planned: Collection[str], entries: Mapping[str, StackEnt
     """What it would take to measure a claim: hardware, families that are not there yet, stacks, rounds."""
     absent = [family for family in claim.families if family in planned]
     parts = [claim.needs] if claim.needs else []
+    if lacking := _lacking(claim, entries):
+        parts.append(lacking)
     if absent:
         parts.append(f"the family {', '.join(absent)}, which is planned")
     elif claim.cases:
@@ -66,21 +70,49 @@ def takes(claim: Claim, planned: Collection[str], entries: Mapping[str, StackEnt
 
 
 def _command(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
-    families = " ".join(f"--family {family}" for family in (*claim.families, "canary"))
+    families = " ".join(f"--family {shlex.quote(family)}" for family in (*claim.families, "canary"))
     if claim.baseline:
         names = [_stack(side, entries) for side in (claim.baseline, claim.candidate)]
-        chosen = " ".join(f"--stack {name}" for name in names)
+        chosen = " ".join(f"--stack {name}" for name in dict.fromkeys(names))
     else:
         chosen = f"--stack {_stack(claim.inside, entries) if claim.inside else stacks.HERE.name} --no-null"
     return f"cuda-gains run {chosen} --rounds {_ROUNDS} {families} --campaign NAME"
 
 
 def _stack(wanted: Mapping[str, str], entries: Mapping[str, StackEntry]) -> str:
-    """The smallest stack of the stacks file that promises what a side holds, else what it must hold."""
-    able = [entry for entry in entries.values() if _promises(entry, wanted)]
+    """The smallest stack of the stacks file that promises what a side holds, else a name to add it under."""
+    asked = _of_stacks(wanted)
+    able = [entry for entry in entries.values() if _promises(entry, asked)]
+    if not asked:
+        return stacks.HERE.name
     if able:
         return min(able, key=lambda entry: len(stacks.declared(entry))).name
-    return f"({', '.join(f'{name} {version}' for name, version in wanted.items())})"
+    return re.sub(r"[^\w.-]+", "-", "-".join(f"{name}-{version}" for name, version in asked.items()))
+
+
+def _lacking(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
+    """What has to be there before the command can run: stacks, and what no stack brings, such as a driver."""
+    wanted = [side for side in (claim.baseline, claim.candidate, claim.inside) if side]
+    parts = []
+    for side in wanted:
+        asked = _of_stacks(side)
+        if asked and not any(_promises(entry, asked) for entry in entries.values()):
+            parts.append(f"a stack {_stack(side, entries)} in the stacks file that holds {_told(asked)}")
+        if machine := {
+            name: version for name, version in side.items() if name.removesuffix(".version") not in asked
+        }:
+            parts.append(f"a machine with {_told(machine)}")
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _of_stacks(wanted: Mapping[str, str]) -> dict[str, str]:
+    """What of a side a stack can promise."""
+    names = ((name.removesuffix(".version"), version) for name, version in wanted.items())
+    return {name: version for name, version in names if name in stacks.COMPONENTS}
+
+
+def _told(wanted: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in wanted.items())
 
 
 def _promises(entry: StackEntry, wanted: Mapping[str, str]) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_lib import families, sides, stacks
-from bench_lib.claims import checks, combining, findings, reading
+from bench_lib import sides, stacks
+from bench_lib.claims import checks, combining, findings, names, reading
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import Claim, Judged, Kind, Verdict
 
@@ -44,29 +44,14 @@ def verdicts(results: Path, campaigns: Sequence[str] | None = None, path: Path |
             raise sides.unknown("campaign", name, there, f" under {results}")
     chosen = there if campaigns is None else list(dict.fromkeys(campaigns))
     measured = Measured(results, chosen)
-    _check_families(read, measured)
+    strange = names.unseen(read, measured, set(chosen) == set(there))
     world = checks.World(measured, stacks.load_stacks())
-    claims = tuple(_judged(claim, world, read.planned) for claim in read.claims)
+    claims = tuple(_judged(claim, world, read.planned, strange.get(claim.id, "")) for claim in read.claims)
     return Verdicts(claims, tuple(chosen), tuple(dict.fromkeys(measured.left_out)))
 
 
-def _judged(claim: Claim, world: checks.World, planned: Sequence[str]) -> Judged:
-    missing = combining.takes(claim, planned, world.entries)
+def _judged(claim: Claim, world: checks.World, planned: Sequence[str], strange: str) -> Judged:
+    missing = "; ".join(filter(None, [strange, combining.takes(claim, planned, world.entries)]))
     if claim.kind is Kind.FACT:
         return checks.judged(claim, world, missing)
-    return combining.combined(claim, findings.findings(claim, world.measured), missing)
-
-
-def _check_families(read: reading.Claims, measured: Measured) -> None:
-    """Raise UsageError for a family that no benchmark file declares, no result holds and nobody plans."""
-    folders = [folder / "benchmarks" for folder in (Path.cwd(), Path(__file__).parents[2])]
-    declared = {name for folder in folders for name in families.declared(folder).values()}
-    if not declared:
-        return
-    held = {family for arm in measured.stacks for family, _, _ in arm.cases}
-    known = sorted(declared | held | set(read.planned))
-    for claim in read.claims:
-        for family in claim.families:
-            if family not in known:
-                where = f", which claim {claim.id!r} selects cases of"
-                raise sides.unknown("family", family, known, where)
+    return combining.combined(claim, findings.findings(claim, world.measured), missing, strange)

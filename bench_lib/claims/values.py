@@ -13,7 +13,7 @@ from bench_lib import stats
 from bench_lib.claims.bounds import Scale
 from bench_lib.claims.words import Claim, Finding, Verdict
 from bench_lib.model import Change
-from bench_lib.stats import ALPHA, MOST_ROUNDS, Effects, Floats
+from bench_lib.stats import ALPHA, MOST_MORE, MOST_ROUNDS, Effects, Floats
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,9 @@ def unsettled(finding: Finding, effects: Effects, why: str, bound: float) -> Fin
     needed = MOST_ROUNDS + 1
     if gap > 0:
         needed = int(stats.rounds_to_resolve(effects.sd[place : place + 1], gap)[0])
-    step = f"about {max(needed - finding.n, 1)} more rounds should settle it"
-    if needed > MOST_ROUNDS:
+    more = max(needed - finding.n, 1)
+    step = f"about {more} more rounds should settle it"
+    if more > MOST_MORE:
         step = "more rounds will hardly settle it: the value lies at the bound"
     return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
 
