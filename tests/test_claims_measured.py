@@ -13,6 +13,7 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase, canaries, write_campaign
 from typer.testing import CliRunner
 
+from bench_lib import compare, sides
 from bench_lib.claims import judged, pages
 from bench_lib.claims.words import Verdict
 from bench_lib.cli import app
@@ -223,6 +224,18 @@ def test_a_time_is_judged_to_a_share_of_itself(write, judge, seconds, verdict, m
     assert (found.verdict, found.and_more) == (verdict, more)
     assert found.findings[0].value == pytest.approx(seconds, rel=0.01)
     assert found.findings[0].shown.split()[1] in ("µs", "ms")
+
+
+def test_the_same_runs_count_as_in_a_comparison(write, judge, tmp_path):
+    """The second arm of the baseline shows the noise; evidence of a value it is not."""
+    write(0.8, [*canaries(), case("add"), case("add", api="a"), case("add", api="b")], rounds=4, null=True)
+    side = 'inside = { cudart = "11.8" }\n'
+    value = judge(entry("at most", 'value = 1e-3\neffect = "value"', sides=side))
+    assert [(one.baseline, one.n) for one in value.findings] == [("old", 4)]
+    assert judge(entry("up to", "value = 0.2")).findings[0].n == 4
+    inside = judge(entry("exists", sides=f'contrast = "api=a:b"\n{side}')).findings[0]
+    whole = sides.whole_stack("old", "demo", tmp_path / "results")
+    assert inside.n == compare.contrast(whole, "api", "a", "b").cases[0].n
 
 
 def test_a_share_of_the_peak_is_derived_from_flop_and_time(write, judge):

@@ -55,11 +55,13 @@ def _selections(claim: Claim, measured: Measured) -> Iterator[_Selection]:
     if claim.baseline:
         for found in measured.pairs(claim.baseline, claim.candidate, partial(_usable, claim)):
             yield from _of_comparison(claim, found)
+    if claim.effect is Effect.VALUE:
+        for arm in measured.once:
+            if arm.holds(claim.inside) and _usable(claim, arm):
+                yield from _of_values(claim, arm)
     for arm in measured.stacks:
         if not arm.holds(claim.inside):
             continue
-        if claim.effect is Effect.VALUE and _usable(claim, arm):
-            yield from _of_values(claim, arm)
         for asked in claim.contrasts:
             if _usable(claim, arm, asked.parameter) and _has_both(claim, arm, asked):
                 yield from _contrasted(claim, measured, arm, asked)

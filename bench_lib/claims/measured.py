@@ -78,6 +78,11 @@ class Measured:
         self.arms = [arm for name in campaigns for arm in self._arms(name, "arm")]
         self.stacks = [arm for name in campaigns for arm in self._arms(name, "stack")]
 
+    @property
+    def once(self) -> list[Arm]:
+        """The arms without those that measured a stack a second time, as in a comparison of stacks."""
+        return [arm for arm in self.arms if not arm.side.label.endswith(NULL_SUFFIX)]
+
     def pairs(
         self, baseline: Mapping[str, str], candidate: Mapping[str, str], usable: Callable[[Arm], bool]
     ) -> Iterator[Compared]:
@@ -85,7 +90,7 @@ class Measured:
 
         Of several candidates for a baseline the one that differs from it in the fewest components.
         """
-        able = [arm for arm in self.arms if not _is_repeat(arm) and usable(arm)]
+        able = [arm for arm in self.once if usable(arm)]
         first = [arm for arm in able if arm.holds(baseline)]
         second = [arm for arm in able if arm.holds(candidate)]
         inside = [(a, b) for a in first for b in second if a.side.campaign == b.side.campaign]
@@ -136,10 +141,6 @@ class Measured:
             found = compare.compare(a.side, b.side, (a.replicates, b.replicates))
             self._compared[key] = Compared(found, (a, b))
         return self._compared[key]
-
-
-def _is_repeat(arm: Arm) -> bool:
-    return arm.side.label.endswith(NULL_SUFFIX)
 
 
 def _apart(a: Arm, b: Arm) -> int:
