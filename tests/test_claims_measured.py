@@ -433,6 +433,34 @@ def test_strict_is_the_exit_code(command):
     assert run(*command, "--strict", "--campaign", "demo").exit_code == 1
 
 
+TURNED = 'baseline = { cudart = "12.4" }\ncandidate = { cudart = "11.8" }\n'
+HELD = entry("exists", name="held", sides=TURNED)
+ABSENT = entry("exists", cases='{ family = "ladder" }', name="absent")
+UNSURE = entry("at least", 'value = 0.2\neffect = "more"\ntolerance = 0.0', name="unsure")
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "told"),
+    [
+        (HELD, True, ""),
+        (HELD + ABSENT, True, "--strict: not measured: absent"),
+        (HELD + ABSENT, False, ""),
+        (ABSENT, False, "--strict: no claim was judged"),
+        (UNSURE, True, ""),
+        ("", False, "--strict: no claim was judged"),
+    ],
+)
+def test_strict_does_not_pass_where_nothing_was_judged(write, tmp_path, monkeypatch, text, named, told):
+    """A target that nobody measured, or a campaign of another name, must not stay green in CI."""
+    write(1.2, rounds=3)
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "benchmarks" / "claims.toml"
+    path.parent.mkdir()
+    path.write_text(text)
+    result = run("--strict", *(("--claims", path) if named else ()))
+    assert (result.exit_code, result.stderr.strip()) == (1 if told else 0, told)
+
+
 def test_the_table_says_everything_that_a_verdict_needs(command):
     shown = " ".join(run(*command).output.split())
     for told in (

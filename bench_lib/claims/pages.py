@@ -12,6 +12,7 @@ from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.journal import finite
 from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
 
+_NAMES = 5
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "cases", "n", "why")
 _RECORD_HEAD = ("claim", "claimed", "verdict", "why")
 _ABSENT_HEAD = ("claim", "claimed", "what it would take")
@@ -135,6 +136,22 @@ def _absent(one: Judged) -> tuple[Inline, ...]:
     return (one.claim.id, claimed, one.takes or one.reason)
 
 
-def refuted(found: Verdicts) -> bool:
-    """Whether any claim is refuted: what --strict asks."""
-    return any(one.verdict is Verdict.REFUTED for one in found.claims)
+def objection(found: Verdicts, own_file: bool) -> str:
+    """What --strict objects to, in words; "" where nothing.
+
+    A claim is refuted, nothing was judged at all, or a claim of a file that was named is not measured.
+    """
+    refuted, absent = (
+        [one.claim.id for one in found.claims if one.verdict is verdict]
+        for verdict in (Verdict.REFUTED, Verdict.NOT_MEASURED)
+    )
+    if refuted:
+        return f"refuted: {_few(refuted)}"
+    if len(absent) == len(found.claims):
+        return "no claim was judged"
+    return f"not measured: {_few(absent)}" if absent and own_file else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"{', '.join(names[:_NAMES])}{more}"

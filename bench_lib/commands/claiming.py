@@ -8,6 +8,11 @@ import typer
 
 from bench_lib.commands.words import Address, one_of
 
+_STRICT = (
+    "Exit with 1 when a claim is refuted, when nothing was judged, or when a claim of the file that "
+    "--claims names is not measured."
+)
+
 
 class ClaimsFormat(StrEnum):
     """How verdicts are printed."""
@@ -30,7 +35,7 @@ def claims(
     output: Annotated[
         ClaimsFormat, typer.Option("--format", **one_of(ClaimsFormat, "format"), help="How to print it.")
     ] = ClaimsFormat.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a claim is refuted.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help=_STRICT)] = False,
 ) -> None:
     """Judge published claims on what was measured: each sentence, its bound, and what was found."""
     from bench_lib.claims import judged, pages
@@ -39,5 +44,6 @@ def claims(
     folder = reading.folder(results, campaign) if campaign else reading.whole(results)
     found = judged.verdicts(folder, campaign, claims_file)
     pages.show(found, output)
-    if strict and pages.refuted(found):
+    if strict and (objection := pages.objection(found, claims_file is not None)):
+        typer.echo(f"--strict: {objection}", err=True)
         raise typer.Exit(1)
