@@ -44,14 +44,24 @@ def find(name: str, requirements: Sequence[str]) -> Path | None:
 
 
 def find_wheel(requirement: str, wheels: Path) -> Path | None:
-    """The wheel of `NAME==VERSION` for this machine in a folder of wheels, None when not there."""
+    """The wheel of `NAME==VERSION` for this machine in a folder of wheels, None when not there.
+
+    As for pip, a wheel of VERSION+LOCAL is one of VERSION.
+    """
     name, _, version = requirement.partition("==")
-    prefix = f"{re.sub(r'[-_.]+', '_', name).lower()}-{version}-"
+    stem = f"{re.sub(r'[-_.]+', '_', name.partition('[')[0])}-{version}".lower()
     for path in sorted(wheels.glob("*.whl")):
         fits = path.stem.endswith(("-any", f"_{platform.machine()}"))
-        if fits and path.name.lower().startswith(prefix):
+        if fits and path.name.lower().startswith((f"{stem}-", f"{stem}+")):
             return path
     return None
+
+
+def require_folder(wheels: Path | None) -> None:
+    """Raise UsageError for a folder of --wheels that is none."""
+    if wheels is not None and not wheels.is_dir():
+        there = "is not a folder" if wheels.exists() else "does not exist"
+        raise UsageError(f"the folder of --wheels, {wheels}, {there}; name the one with the wheels")
 
 
 def runtime_only(wheel: Path, members: Sequence[str]) -> dict[str, str]:

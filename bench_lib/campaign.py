@@ -112,6 +112,7 @@ def _note_earlier(campaign: _Campaign) -> None:
 
 def _have_libraries(plan: Plan, console: Console) -> None:
     """Fetch what the stacks need, unless a folder of wheels says that there is no index."""
+    stock.require_wheels(plan.entries(), plan.wheels)
     for entry in plan.entries():
         stock.have(entry, plan.wheels, console.print, plan.stacks_file)
 

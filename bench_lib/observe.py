@@ -1,7 +1,7 @@
 """`python -m bench_lib.observe NAME` in a process of stack NAME: what its libraries say of themselves.
 
 Prints one line of JSON: `facts` (as in a run's stack identity) and `broken`, the first promise of the
-entry that does not hold; or `error`, one sentence. Needs no GPU.
+entry that does not hold, or what it declares and is not there; or `error`, one sentence. Needs no GPU.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def observe(entry: StackEntry) -> dict[str, object]:
     if not stacks.holds(entry, "torch"):
         _load(entry)
     facts = {**probe.python_facts(), **libraries.facts(entry)}
-    return {"facts": facts, "broken": promises.broken(entry, facts)}
+    return {"facts": facts, "broken": promises.broken(entry, facts) or promises.absent(entry, facts)}
 
 
 def _import(package: str, why: str) -> None:

@@ -1,12 +1,16 @@
 """Whether a process of a stack has loaded what the stack's entry declares."""
 
+import importlib.util
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench_lib import environments, libraries, stacks
+from bench_lib import cache, environments, libraries, stacks
 from bench_lib.stacks import StackEntry
 
 _CORRECT = "correct its entry, or remove the stack and create it again"
+_FILES = {"cublaslt": "cublasLt"}  # component -> how its file is spelled, where that differs
+_LIBRARIES = (*stacks.SWAPPED, "cublaslt", "nvrtc")
 
 
 def broken(entry: StackEntry, facts: Mapping[str, str]) -> str:
@@ -23,6 +27,51 @@ def broken(entry: StackEntry, facts: Mapping[str, str]) -> str:
                 f"{f' from {where}' if where else ''}; {_CORRECT}"
             )
     return "" if entry.base is None else _not_exchanged(entry, libraries.with_parts(entry.library))
+
+
+def absent(entry: StackEntry, facts: Mapping[str, str]) -> str:
+    """What is declared and not there at all, as a sentence; "" when all of it is.
+
+    To be asked when everything that the stack holds was loaded: a library that cannot tell its version
+    counts as there, and so does a file that nothing has asked for yet.
+    """
+    missing: dict[Path, list[str]] = {}
+    for component, version in stacks.declared(entry).items():
+        if not _there(entry, component, facts):
+            missing.setdefault(_place(entry, component), []).append(f"{component} {version}")
+    for place, named in missing.items():
+        none = "none was" if len(named) == 1 else "none of them was"
+        mend = "unpack the stack there again" if place == _folder(entry) else _CORRECT.partition(", or ")[2]
+        return (
+            f"stack {entry.name} declares {', '.join(named)}, but {none} found in {place}; "
+            f"correct its entry, or {mend}"
+        )
+    return ""
+
+
+def _there(entry: StackEntry, component: str, facts: Mapping[str, str]) -> bool:
+    key = component if "." in component else f"{component}.version"
+    if facts.get(key) or facts.get(f"{component}.path"):
+        return True
+    if component not in _LIBRARIES:
+        return "." not in component and importlib.util.find_spec(component) is not None
+    if component == "nvrtc" and stacks.holds(entry, "torch"):
+        return True  # which looks for it when it first compiles, and not in nvidia/*/lib alone
+    pattern = f"lib{_FILES.get(component, component)}.so*"
+    return next(stacks.libraries(entry, pattern), None) is not None
+
+
+def _place(entry: StackEntry, component: str) -> Path:
+    """Where a component of a stack should lie."""
+    if entry.base is not None and component not in entry.declared:
+        return _place(entry.base, component)
+    if entry.kind == "here":
+        return Path(sys.prefix)
+    return entry.folder or cache.folder(entry.name)
+
+
+def _folder(entry: StackEntry) -> Path | None:
+    return entry.folder if entry.base is None else _folder(entry.base)
 
 
 def _seen(entry: StackEntry, component: str, facts: Mapping[str, str]) -> tuple[str, str]:

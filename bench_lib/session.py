@@ -10,7 +10,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench_lib import bench_json, ending, environments, journal, libraries, preflight, probe, promises, stacks
+from bench_lib import (
+    bench_json,
+    cache,
+    ending,
+    environments,
+    journal,
+    libraries,
+    preflight,
+    probe,
+    promises,
+    stacks,
+    stock,
+)
 from bench_lib.bench import Bench, Conditions
 from bench_lib.doctor import first
 from bench_lib.doctor.finding import State
@@ -83,8 +95,7 @@ class Run:
         Raises UsageError, Refused, or OSError.
         """
         folder, _ = self.options.folder, self.stack  # both may be wrong names
-        if self.options.wheels is not None and not self.options.wheels.is_dir():
-            raise UsageError(f"--wheels {self.options.wheels} is not a folder; name the one with the wheels")
+        cache.require_folder(self.options.wheels)
         if self.options.address.url:
             look.require(self.options.address.url)
         self.target.check()
@@ -107,6 +118,7 @@ class Run:
 
     def _check_stack(self) -> None:
         environments.require(self.stack, os.environ)
+        stock.require(self.stack, self.options.wheels)
         found = preflight.findings(self.stack, self.target.detected)
         if fatal := [finding.sentence for finding in found if finding.fatal]:
             raise Refused(f"stack {self.stack.name}: {fatal[0]}")

@@ -1,10 +1,11 @@
 """Which stacks are here, and having them here: created, checked, listed, removed."""
 
 import json
+import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,50 @@ def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
     return in_wheels or cache.find(entry.name, entry.requirements) is not None or entry.kind == "here"
 
 
+def require(entry: StackEntry, wheels: Path | None = None) -> None:
+    """Raise UsageError, with what makes it, for a stack that cannot be used without fetching anything."""
+    if not at_hand(entry, wheels):
+        raise UsageError(f"stack {entry.name} is not here; {how_to_have(entry)}")
+
+
+def how_to_have(entry: StackEntry) -> str:
+    """What a user does to have a stack that is not here."""
+    base = entry.base
+    if entry.kind == "path" and entry.folder is not None:
+        script = entry.folder / "activate"
+        return f"there is no {script}: unpack the stack there, or correct its `folder` in the stacks file"
+    if base is not None and base.kind == "path" and not at_hand(base):
+        return f"of its base {base.name} {how_to_have(base)}"
+    return f"make it with `cuda-gains stacks create {entry.name}`"
+
+
+def require_wheels(entries: Iterable[StackEntry], wheels: Path | None) -> None:
+    """Raise before anything is made when a folder of wheels lacks some that these stacks need.
+
+    Unavailable names all of them; UsageError a folder that is none. What is here already needs no wheel.
+    """
+    cache.require_folder(wheels)
+    if wheels is None:
+        return
+    lacking = {e.name: pins for e in _with_bases(entries) if (pins := _lacking(e, wheels))}
+    if lacking:
+        said = "; ".join(f"{', '.join(pins)} of stack {name}" for name, pins in lacking.items())
+        several = sum(map(len, lacking.values())) > 1
+        be, put = ("are", "put their wheels") if several else ("is", "put its wheel")
+        raise Unavailable(f"{said} {be} not in {wheels}; {put} for {platform.machine()} there")
+
+
+def _with_bases(entries: Iterable[StackEntry]) -> Iterator[StackEntry]:
+    for entry in entries:
+        yield from () if entry.base is None else _with_bases([entry.base])
+        yield entry
+
+
+def _lacking(entry: StackEntry, wheels: Path) -> list[str]:
+    here = cache.find(entry.name, entry.requirements) is not None or at_hand(entry)
+    return [] if here else [pin for pin in entry.requirements if cache.find_wheel(pin, wheels) is None]
+
+
 def have(entry: StackEntry, wheels: Path | None, progress: Progress, path: Path | None = None) -> None:
     """Create a stack unless it is here; with `wheels` nothing is fetched. Raises as `create`."""
     if entry.kind == "cudart" and wheels is not None:
@@ -60,6 +105,7 @@ def create(
     nothing half-made is left.
     """
     entry, say = stacks.stack(name, path), progress or _silent
+    require_wheels([entry], wheels)
     if entry.kind == "here":
         raise UsageError(f"stack {name!r} is this Python as it is; there is nothing to create")
     if entry.kind == "cudart":
@@ -109,8 +155,7 @@ def _wheel(entry: StackEntry, pin: str, wheels: Path | None, scratch: Path, say:
         say(f"{entry.name}: fetching {pin}")
         return cache.download(pin, scratch)
     found = cache.find_wheel(pin, wheels)
-    if found is None:
-        raise Unavailable(f"{pin} of stack {entry.name} is not in {wheels}; put its wheel there")
+    assert found is not None  # asked for before
     return found
 
 
@@ -173,7 +218,7 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
     found |= {"extra index": entry.extra_index}
     found["declared"] = "\n".join(f"{key} {value}" for key, value in stacks.declared(entry).items())
     if not at_hand(entry):
-        return {**found, "here": f"no; `cuda-gains stacks create {name}` makes it"}
+        return {**found, "here": f"no; {how_to_have(entry)}"}
     if entry.kind != "here":
         found["folder"] = str(entry.folder or cache.folder(name))
     answer = observe(entry, path)

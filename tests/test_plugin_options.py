@@ -68,7 +68,7 @@ REFUSED = {
     "--family=xyz": "there is no family 'xyz'; known are made, other",
     "--stack=her": "there is no stack 'her'; did you mean 'here'?",
     "--campaign=a/b": "campaign name 'a/b' has characters that a folder name should not have*",
-    "--wheels=nowhere": "--wheels nowhere is not a folder; name the one with the wheels",
+    "--wheels=nowhere": "the folder of --wheels, nowhere, does not exist; name the one with the wheels",
     "--require-gpu": "--require-gpu was given and there is no GPU to measure: libcuda.so.1 not found*",
     "--device=cuda": "--device cuda was given and there is no GPU to measure: libcuda.so.1 not found*",
     "--quick --full": "--quick and --full exclude each other; give one of them",
@@ -269,3 +269,13 @@ def test_options_are_one_group_of_the_help(runs: Runs):
     ):
         assert f"--{name}" in shown
     assert "CUDA_GAINS_TASK" not in os.environ
+
+
+def test_a_stack_that_was_not_created_is_refused_on_the_cpu_too(runs: Runs, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(runs.path / "cache"))
+    done = runs.pytest("--stack=cudart-12.4", "--device=cpu")
+    assert done.ret == 4
+    said = "stack cudart-12.4 is not here; make it with `cuda-gains stacks create cudart-12.4`"
+    done.stderr.fnmatch_lines([f"ERROR: {said}"])
+    assert not runs.table("runs")
+    assert not runs.journals()

@@ -1,5 +1,7 @@
 """What a stack declares against what is loaded."""
 
+from pathlib import Path
+
 import pytest
 
 from bench_lib import promises
@@ -53,3 +55,24 @@ def test_another_version_is_named_with_both(key: str, value: str, said: str) -> 
 )
 def test_a_version_may_be_declared_in_part(declared: str, seen: str, same: bool) -> None:
     assert agrees(declared, seen) is same
+
+
+def test_what_is_declared_and_not_there_is_named(tmp_path: Path) -> None:
+    native = StackEntry("packed-11.8", "path", declared={"cudart": "11.8"}, folder=tmp_path)
+    said = f"stack packed-11.8 declares cudart 11.8, but none was found in {tmp_path}; correct its entry, or "
+    assert promises.absent(native, {}) == f"{said}unpack the stack there again"
+    assert promises.absent(native, {"cudart.path": "/x"}) == ""  # there, but it cannot tell its version
+    assert promises.absent(ENTRY, FACTS) == promises.absent(HERE, {}) == ""
+
+
+def test_a_swap_is_judged_with_its_base(tmp_path: Path) -> None:
+    base = StackEntry("packed", "path", declared={"cudart": "12.4", "nccl": "2.21.5"}, folder=tmp_path)
+    swap = StackEntry("swapped", "swap", declared={"nccl": "2.22.3"}, base=base, library="nccl")
+    facts = {"nccl.version": "2.22.3"}
+    said = f"stack swapped declares cudart 12.4, but none was found in {tmp_path}"
+    assert promises.absent(swap, facts).startswith(said)
+    assert "nccl" in promises.absent(swap, {"cudart.version": "12.4"})
+    library = tmp_path / "nvidia/cuda_runtime/lib/libcudart.so.12"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert promises.absent(swap, facts) == ""

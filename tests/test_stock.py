@@ -9,7 +9,7 @@ import fake_cudnn
 import pytest
 import wheels
 
-from bench_lib import cudart, environments, stacks, stock
+from bench_lib import cache, cudart, environments, stacks, stock
 from bench_lib.cudnn_libraries import locate_cudnn
 from bench_lib.errors import NotApplicable, Unavailable, UsageError
 
@@ -164,7 +164,7 @@ def test_list_show_and_remove_by_the_command(kit: Kit, monkeypatch: pytest.Monke
         )
 
     assert command("list").stdout.splitlines()[2].split()[-1] == "no"
-    assert "`cuda-gains stacks create native-12.4` makes it" in command("show", "native-12.4").stdout
+    assert "make it with `cuda-gains stacks create native-12.4`" in command("show", "native-12.4").stdout
     made = command("create", "native-12.4", "--wheels", str(kit.wheels))
     assert made.stdout == f"native-12.4: {kit.cache / 'stacks/native-12.4'}\n"
     assert made.stderr == "native-12.4: asking its libraries for their versions\n"
@@ -175,3 +175,67 @@ def test_list_show_and_remove_by_the_command(kit: Kit, monkeypatch: pytest.Monke
     again = command("remove", "native-12.4")
     assert again.returncode == 2
     assert again.stderr.startswith("cuda-gains: stack 'native-12.4' has no files in the cache")
+
+
+def test_all_missing_wheels_are_named_at_once(kit: Kit) -> None:
+    more = (
+        '["later"]\nkind = "cudart"\nrequirements = ["other-cudart==13.0"]\ndeclared = { cudart = "13.0" }\n'
+    )
+    kit.write(NATIVE.replace("nccl==2.21.5", "nccl==2.22.3").replace("cublas==12.4.5.8", "cublas==0") + more)
+    entries = [stacks.stack("native-12.4"), stacks.stack("later")]
+    said = (
+        r"some-cublas==0, some-nccl==2\.22\.3 of stack native-12\.4; other-cudart==13\.0 of stack later are"
+    )
+    with pytest.raises(Unavailable, match=rf"^{said} not in .*wheels; put their wheels for \w+ there$"):
+        stock.require_wheels(entries, kit.wheels)
+    assert kit.left() == []
+
+
+def test_a_folder_of_wheels_that_is_not_there_is_said_to_be_missing(kit: Kit) -> None:
+    with pytest.raises(UsageError, match=r"folder of --wheels, .*nowhere, does not exist"):
+        stock.create("native-12.4", kit.home / "nowhere")
+    with pytest.raises(UsageError, match=r"folder of --wheels, .*stacks\.toml, is not a folder"):
+        stock.create("native-12.4", kit.home / "stacks.toml")
+
+
+def test_a_wheel_with_a_local_version_is_one_of_its_version(kit: Kit) -> None:
+    kit.put("some-torch==2.6.0+cu118", {})
+    assert cache.find_wheel("some-torch[all]==2.6.0", kit.wheels) is not None
+    assert cache.find_wheel("some-torch==2.6", kit.wheels) is None
+
+
+PACKED = """
+["packed"]
+kind = "path"
+folder = "packed"
+declared = { cudart = "11.8", nvrtc = "11.8", python = "3" }
+"""
+
+
+def test_an_empty_packed_folder_is_not_certified(kit: Kit) -> None:
+    kit.write(PACKED)
+    (kit.home / "packed").mkdir()
+    (kit.home / "packed/activate").touch()
+    where = f"{kit.home}/packed"
+    said = f"stack packed declares cudart 11.8, nvrtc 11.8, but none of them was found in {where}; correct"
+    assert stock.described("packed")["check"].startswith(said)
+    with pytest.raises(UsageError, match="none of them was found"):
+        stock.create("packed")
+
+
+def test_a_native_stack_that_declares_what_no_wheel_holds_is_refused(kit: Kit) -> None:
+    kit.write(NATIVE.replace("declared = {", 'declared = { nvrtc = "12.4",'))
+    with pytest.raises(
+        UsageError, match=r"declares nvrtc 12\.4, but none was found in .*native-12\.4; correct"
+    ):
+        kit.create()
+    assert kit.left() == []
+
+
+def test_a_path_stack_without_its_folder_is_told_so(kit: Kit) -> None:
+    kit.write(PACKED)
+    shown = stock.described("packed")["here"]
+    assert shown.startswith(f"no; there is no {kit.home}/packed/activate: unpack the stack there")
+    assert "stacks create" not in shown
+    with pytest.raises(UsageError, match="stack packed is not here; there is no "):
+        stock.require(stacks.stack("packed"))

@@ -153,6 +153,12 @@ def test_a_base_without_that_library_is_named(kit: Kit) -> None:
     with pytest.raises(UsageError, match=r"packed: torch does not import \(libnccl\.so.*; it is declared"):
         kit.create()
     (kit.home / "packed/torch/__init__.py").write_text("")
+    with pytest.raises(UsageError, match=r"packed declares .*nccl 2\.21\.5, but none .* found in .*packed; "):
+        kit.create()
+    text = (kit.home / "stacks.toml").read_text()
+    declared = next(line for line in text.splitlines() if line.startswith("declared") and "2.21.5" in line)
+    (kit.home / "stacks.toml").write_text(text.replace(declared, 'declared = { torch = "2.6.0" }'))
+    (kit.home / "packed/torch/__init__.py").write_text('__version__ = "2.6.0"')
     with pytest.raises(UsageError, match="exchanges nccl, but stack packed has none in nvidia"):
         kit.create()
 
@@ -162,6 +168,7 @@ def test_what_is_not_created_names_the_command(kit: Kit) -> None:
         UsageError, match="no nccl to exchange yet; fetch it with `cuda-gains stacks create sw"
     ):
         environments.environment(stacks.stack("swapped"))
+    kit.wheels.mkdir()
     with pytest.raises(Unavailable, match=r"some-nccl==2\.22\.3 of stack swapped is not in .*wheels"):
         kit.create()
     assert not stock.at_hand(stacks.stack("swapped"))

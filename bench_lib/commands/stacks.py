@@ -40,8 +40,9 @@ def stacks_show(names: Stacks) -> None:
 @app.command("create")
 def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
     """Fetch what a stack needs into the cache, and check that it is what it declares."""
-    from bench_lib import stock
+    from bench_lib import stacks, stock
 
+    stock.require_wheels([stacks.stack(name) for name in names], wheels)
     for name in names:
         typer.echo(f"{name}: {stock.create(name, wheels, lambda line: typer.echo(line, err=True))}")
 

@@ -26,7 +26,6 @@ from bench_lib.doctor.snapshot import (
 )
 from bench_lib.doctor.variables import variables
 from bench_lib.environments import Environment
-from bench_lib.errors import UsageError
 from bench_lib.stacks import PACKAGES, StackEntry
 
 TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
@@ -89,10 +88,7 @@ def of_this_process(
 def _environment(entry: StackEntry) -> Environment:
     if entry.kind == "here":
         return Environment(sys.executable, dict(os.environ))
-    if not stock.at_hand(entry):
-        raise UsageError(
-            f"stack {entry.name} is not here; make it with `cuda-gains stacks create {entry.name}`"
-        )
+    stock.require(entry)
     return environments.environment(entry)
 
 

@@ -48,7 +48,7 @@ def _torch(entry: StackEntry) -> None:
     stage("loading torch's parts")
     say(unresolved=[said for said in map(_unresolved, _parts(torch)) if said], libraries=_loaded())
     facts = {**probe.python_facts(), **libraries.facts(entry)}
-    say(broken=promises.broken(entry, facts))
+    say(broken=promises.broken(entry, facts) or promises.absent(entry, facts))
     if torch.version.cuda:
         say(archs=torch.cuda.get_arch_list(), nccl=_nccl(torch))
         stage("asking torch for the GPU")
