@@ -24,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     In tests only: a deprecation in a user's torch must not fail a benchmark.
     """
     config.addinivalue_line("filterwarnings", "error")
+    # A pytest that a test runs is its own, and benchmarks refuse to run as a part of a parallel one.
+    os.environ.pop("PYTEST_XDIST_WORKER", None)
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
 

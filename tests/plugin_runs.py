@@ -32,7 +32,6 @@ class Runs:
         # Without the plugins of other packages a run starts in a quarter of the time.
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         monkeypatch.setenv("PYTEST_PLUGINS", PLUGINS)
-        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
         pytester.makefile(".ini", pytest=INI)
 
     def write(self, body: str, name: str = "bench_made", head: str = HEAD) -> None:

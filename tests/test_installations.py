@@ -157,7 +157,7 @@ def test_the_report_says_what_n_counts(tmp_path):
     write(tmp_path, "ABABAB")
     a, b = sides.pair("A", "B", None, tmp_path)
     comparison = compare.compare(a, b)
-    text = report.write_folder(comparison, sides.joined(a, b), tmp_path / "out").read_text()
+    text = report.write(report.Subject(comparison, sides.joined(a, b)), tmp_path / "out").read_text()
     assert "the drivers alternated: 6 installations" in text
     drawn = " ".join(charts.forest(comparison).axes[0].get_title(loc="left").split())
     assert "3 pairs of installations, neighbours in time." in drawn
