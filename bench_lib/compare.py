@@ -8,12 +8,12 @@ from bench_lib.differences import attribution, differences
 from bench_lib.errors import UsageError
 from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
-from bench_lib.matching import Matched, match, other_margins
+from bench_lib.matching import REMEDIES, Matched, match, other_margins
 from bench_lib.model import NULL_SUFFIX, Change, Comparison
-from bench_lib.replicates import Replicates, replicates
+from bench_lib.replicates import DOUBTED, Replicates, replicates
 from bench_lib.sides import Side
 from bench_lib.thermal import warm
-from bench_lib.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
+from bench_lib.verdicts import CANARY, NOT_INTERLEAVED, Groups, Pairing, grouped
 
 ALTERNATE = (
     "two drivers cannot share a round: install them in turns, each three times (A B A B A B), and every "
@@ -60,7 +60,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
             *matched.left_out,
         ),
         notes=(
-            *_canary_notes(groups),
+            *_canary_notes(groups, measured),
             *_notes(a, b, pairing, turns),
             *other_margins(*measured),
             *_against_itself(a, b, measured[0]),
@@ -122,7 +122,7 @@ def _against_itself(a: Side, b: Side, measured: Replicates) -> list[str]:
     return [line] if line else []
 
 
-def _canary_notes(groups: Groups) -> list[str]:
+def _canary_notes(groups: Groups, measured: tuple[Replicates, Replicates]) -> list[str]:
     if groups.moved:
         worst = max(groups.moved, key=lambda row: abs((row.ratio or 1.0) - 1.0))
         return [
@@ -131,8 +131,19 @@ def _canary_notes(groups: Groups) -> list[str]:
             "so do not put the changes below down to the stack"
         ]
     if all(row.change is Change.NOT_COMPARABLE for row in groups.canaries):
-        return ["no canary was measured on both sides, so nothing shows that the machine stayed the same"]
+        none = "no canary was measured on both sides, so nothing shows that the machine stayed the same"
+        return [none + _why_no_canary(measured)]
     return []
+
+
+def _why_no_canary(measured: tuple[Replicates, Replicates]) -> str:
+    """What to do where canaries were measured and their flagged samples kept them out; "" else."""
+    rejected = pd.concat([side.rejected for side in measured])
+    whys = set(rejected.loc[rejected["family"] == CANARY, "why"])
+    for flag, remedy in REMEDIES.items():
+        if f"{DOUBTED} {flag}" in whys:
+            return f": {DOUBTED} {flag}; {remedy} and measure again"
+    return ""
 
 
 def _nothing_shared(a: Side, b: Side) -> list[str]:

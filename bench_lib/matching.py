@@ -7,10 +7,16 @@ from typing import Any
 import pandas as pd
 
 from bench_lib import pairing
-from bench_lib.model import BAD
+from bench_lib.model import BAD, Flag
 from bench_lib.pairing import CASE, Case, LogRatio, Values
-from bench_lib.replicates import SAME, SECONDS, Replicates, most_common, params_of, summed_up
+from bench_lib.replicates import DOUBTED, SAME, SECONDS, Replicates, most_common, params_of, summed_up
 
+REMEDIES = {  # by the flag that most samples of a case have
+    Flag.PREEMPTED: "end the load that takes the cores away (other programs, too few cores)",
+    Flag.THROTTLED: "find what slows the GPU down (heat, its power limit)",
+    Flag.CLOCK_LOW: "find what keeps the GPU's clock low (heat, its power limit, locked clocks)",
+    Flag.HOLD_TIMED_OUT: "end the load that keeps work from being queued in time",
+}
 NO_VALUES = Values((), ())
 
 
@@ -139,6 +145,14 @@ def _without_pair(row: Row, a: dict[int, Any], b: dict[int, Any], held: dict[str
     return replace(row, not_comparable=told, next_step="measure both sides in the same way")
 
 
+def _remedy(why: str, label: str) -> str:
+    """What to do about values that were left out: flagged samples have a cause that can be named."""
+    for flag, remedy in REMEDIES.items():
+        if why.startswith(f"{DOUBTED} {flag}"):
+            return f"{remedy} on {label}"
+    return f"mend it on {label}"
+
+
 def _on_one_side(row: Row, rejected: pd.DataFrame, label: str) -> Row:
     """Only one side has values: the other one's runs ended otherwise, or never measured it."""
     own = rejected[rejected["case_id"] == row.case_id]
@@ -149,7 +163,7 @@ def _on_one_side(row: Row, rejected: pd.DataFrame, label: str) -> Row:
             row,
             not_comparable=f"{label}: {most_common(whys)} ({runs})",
             failed=label if own["status"].isin([str(one) for one in BAD]).any() else "",
-            next_step=f"mend it on {label} and measure again",
+            next_step=f"{_remedy(most_common(whys), label)} and measure again",
         )
     what = "" if row.unit == SECONDS else f"quantity {row.unit} "
     return replace(row, next_step=f"{label}: {what}not measured")

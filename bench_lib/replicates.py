@@ -16,6 +16,7 @@ from bench_lib.store import Data
 
 SECONDS = "seconds"  # the unit of times; any other unit is the name of a quantity
 MOST_FLAGGED = 0.10  # of the samples of a case in one run
+DOUBTED = "over 10 % of its samples are flagged"
 EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for event pairs
 
 # Two values with any of these different are never compared or pooled.
@@ -152,7 +153,7 @@ def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
     flagged = cases["n_flagged"].fillna(0)
     status = cases["status"] + np.where(cases["reason"] == "", "", ": " + cases["reason"])
-    doubted = ("over 10 % of its samples are flagged " + cases["flag"].fillna("")).str.rstrip()
+    doubted = (f"{DOUBTED} " + cases["flag"].fillna("")).str.rstrip()
     why = pd.Series("", index=cases.index, dtype=str)
     for holds, text in (  # the last that holds is the one told
         (~(cases["margin"] >= 0), "holds no margin to judge it by"),

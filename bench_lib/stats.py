@@ -16,7 +16,8 @@ from bench_lib.model import Change
 ALPHA = 0.05
 POWER = 0.80  # with which the stated number of rounds is meant to settle a case
 FEWEST = 3  # pairs, or runs a side, below which no verdict is given
-MOST_ROUNDS = 2000  # more than this is not advice
+MOST_ROUNDS = 2000  # no number of them is told beyond this
+MOST_MORE = 100  # beyond those there: more are no advice, and what disturbs the values is
 MOST_SWAPPED = 12  # pairs whose swaps are all tried: 2**11 relabellings
 SOME_SWAPS = 2048  # relabellings drawn where there are more pairs
 

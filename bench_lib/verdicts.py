@@ -11,7 +11,7 @@ from bench_lib import stats
 from bench_lib.matching import Row
 from bench_lib.model import CaseChange, Change
 from bench_lib.replicates import SECONDS
-from bench_lib.stats import FEWEST, MOST_ROUNDS, Effects, Floats
+from bench_lib.stats import FEWEST, MOST_MORE, MOST_ROUNDS, Effects, Floats
 
 CANARY = "canary"  # the family that no software upgrade should move
 NOT_INTERLEAVED = "not interleaved: confounded with the session"
@@ -149,7 +149,8 @@ def _reason(change: CaseChange) -> str:
     why = f"the interval reaches across {margin}" if across else "too little evidence among this many cases"
     if change.low <= 1 <= change.high:
         return f"{effect_text(change)}, {why}"
-    lean = Change.FASTER if change.high < 1 else Change.SLOWER
+    words = (Change.FASTER, Change.SLOWER) if change.unit == SECONDS else ("lower", "higher")
+    lean = words[change.high >= 1]
     return f"leans {lean}, size not resolved: {effect_text(change)}, {why}"
 
 
@@ -172,9 +173,11 @@ def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
     if change.n < FEWEST:
         return f"measure at least {_more(FEWEST - change.n, pairing)}"
     if change.change is Change.UNCLEAR:
-        if rounds > MOST_ROUNDS:
-            return f"more {_replicates(pairing)} will hardly settle it: {_hopeless(change)}"
-        return f"about {_more(max(rounds - change.n, 1), pairing)} should settle it"
+        more = max(rounds - change.n, 1)
+        if more > MOST_MORE:
+            about = "" if rounds > MOST_ROUNDS else f" ({more} would be needed)"
+            return f"more {_replicates(pairing)} will hardly settle it{about}: {_hopeless(change)}"
+        return f"about {_more(more, pairing)} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
     return "none: settled"

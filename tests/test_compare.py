@@ -1,4 +1,5 @@
 import math
+import re
 import time
 
 import numpy as np
@@ -493,6 +494,23 @@ def test_a_json_file_and_its_campaign_say_the_same_of_flagged_samples(tmp_path):
     assert reasons(of_files, CASE.case.case_id) == [said.format(".json", ".json")]
 
 
+def test_a_canary_that_was_preempted_names_the_load(tmp_path):
+    canary = synthetic.canaries()[0]
+    flags = ["preempted"] * 3 + [""] * 17
+    for arm in ("old", "new"):
+        one_run(tmp_path, arm, measured=[synthetic.measurement(canary, [1e-3] * 20, flags=flags)])
+    note = compared(tmp_path).notes[0]
+    assert note.startswith("no canary was measured on both sides")
+    assert "flagged preempted; end the load that takes the cores away" in note
+
+    one_run(tmp_path, "fast", campaign="other", measured=[canary, CASE])
+    doubted = synthetic.measurement(canary, [1e-3] * 20, flags=flags)
+    one_run(tmp_path, "slow", campaign="other", measured=[doubted, CASE])
+    (row,) = compared(tmp_path, "fast", "slow", "other").canaries
+    assert row.next_step.startswith("end the load that takes the cores away")
+    assert row.next_step.endswith("on slow and measure again")
+
+
 def test_an_incomplete_run_is_used_and_noted(tmp_path):
     rounds(tmp_path, 3)
     one_run(tmp_path, "old", "round-9")
@@ -820,5 +838,11 @@ def advice(log_ratios):
 def test_an_effect_at_the_margin_is_told_from_scatter_that_hides_it():
     at = math.log(1.05)
     assert advice([at + 0.01, at - 0.01, at]).endswith("hardly settle it: the effect lies at the margin")
+    noisy = advice([0.2, -0.2, 0.25, -0.25, 0.22, -0.22])
+    assert re.fullmatch(
+        r"more rounds will hardly settle it \(\d{3} would be needed\): its values scatter by 28 %, .*",
+        noisy,
+    )
+    assert re.fullmatch(r"about \d{1,2} more rounds should settle it", advice([0.08, -0.05, 0.02]))
     wide = advice([at + 0.4, at - 0.4, at])
     assert wide.endswith("hardly settle it: its values scatter by 49 %, find what disturbs them first")

@@ -63,6 +63,8 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         ("compair old new", "No such command 'compair'"),
         ("calibrate --campaign empty", "no campaign 'empty'"),
         ("merge befor", "befor"),
+        ("merge --campaign befor", "befor"),
+        ("merge", "no campaign is named; name one: cuda-gains merge NAME"),
         ("merge ../before", "characters that a folder name should not have"),
         ("report old new --campaign before -o {results}/a_file", "a_file"),
         ("report old new --campaign before -o upgrade.pdf", "upgrade.pdf ends in .pdf as a file does, and"),

@@ -35,6 +35,10 @@ Campaign = Annotated[
     str | None,
     typer.Option("--campaign", metavar="NAME", help="The campaign the sides are in (contrasts: local)."),
 ]
+Named = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="A campaign; more may follow.")]
+AlsoNamed = Annotated[
+    list[str] | None, typer.Option("--campaign", metavar="NAME", help="The same as an option; repeat it.")
+]
 Wheels = Annotated[
     Path | None,
     typer.Option("--wheels", metavar="DIR", help="A folder of wheels, for a machine without an index."),
