@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.faults.secrets import hide_in, secrets
 from bench_lib.journal import Row
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import BAD, Status
+from bench_lib.model import BAD, Status, why_nothing
 from bench_lib.plan import Plan, write_json
 from bench_lib.progress import Progress
 
@@ -32,6 +33,11 @@ __all__ = ["Plan", "finished_rounds", "run"]
 _MAX_DEATHS = 3  # of processes that finished no case, in one round and arm
 _INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ctrl-C
 _LAST_LINES = 12
+
+_NOTHING = (
+    "nothing was measured: {cases} cases, 0 measured, most often: {reason}; these rounds hold no times: "
+    "mend that, and measure into another --campaign"
+)
 
 # Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
 _ENDED = (0, 1)  # all cases ran; some failed
@@ -69,6 +75,7 @@ class _Campaign:
     cooling: Cooling
     scratch: Path
     bad: dict[str, int] = field(default_factory=dict)  # what failed -> how often
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # status and reason -> cases
 
     @property
     def folder(self) -> CampaignFolder:
@@ -99,7 +106,7 @@ def run(plan: Plan, console: Console) -> int:
 
 
 def _note_earlier(campaign: _Campaign) -> None:
-    """What failed in the rounds that are finished already: the same command says it again."""
+    """How cases ended in the rounds that are finished already: the same command says it again."""
     runs = {run for record in records(campaign.folder) for run in record["runs"]}
     names = ["run_id", "arm", "case_id", "status", "reason"]
     seen: set[tuple[str, str]] = set()  # a merge that was stopped leaves a row in two files
@@ -107,7 +114,7 @@ def _note_earlier(campaign: _Campaign) -> None:
         key = (case["run_id"], case["case_id"])
         if case["run_id"] in runs and key not in seen:
             seen.add(key)
-            _note_bad(campaign, case["arm"], case)
+            _note_end(campaign, case["arm"], case)
 
 
 def _have_libraries(plan: Plan, console: Console) -> None:
@@ -142,6 +149,8 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
     put = campaign.sharing.end()
     say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
+    if reason := why_nothing(campaign.ends):
+        say(_NOTHING.format(cases=campaign.ends.total(), reason=reason))
     return code or (1 if campaign.bad or not put else 0)
 
 
@@ -169,6 +178,7 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
     campaign.progress.begin(f"round {this.number} of {campaign.plan.rounds}, {arm}")
     runs: list[str] = []
     done: set[str] = set()  # node ids
+    before = campaign.ends.copy()
     deaths = 0
     while True:
         process = _measure_process(campaign, this, arm, position, done)
@@ -176,7 +186,7 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         new = {case["nodeid"] for case in process.cases} - done
         done |= new
         for case in process.cases:
-            _note_bad(campaign, arm, case)
+            _note_end(campaign, arm, case)
         if process.exit_code == _REFUSED:
             raise Refused(f"measuring was refused:\n{_last_lines(process.log)}")
         if process.exit_code == _NOTHING_SELECTED and not done:
@@ -186,11 +196,12 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         deaths = 0 if new else deaths + 1
         if deaths == _MAX_DEATHS:
             raise Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
-    campaign.progress.end(len(done))
+    campaign.progress.end(len(done), campaign.ends - before)
     return runs
 
 
-def _note_bad(campaign: _Campaign, arm: str, case: Row) -> None:
+def _note_end(campaign: _Campaign, arm: str, case: Row) -> None:
+    campaign.ends[case["status"], case["reason"] or ""] += 1
     if case["status"] in BAD:
         what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
         campaign.bad[what] = campaign.bad.get(what, 0) + 1

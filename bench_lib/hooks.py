@@ -46,6 +46,7 @@ class Hooks:
         self.active = False  # whether this session measures
         self._ours = False  # whether there were benchmarks among what was collected
         self._cases: set[str] = set()  # node ids
+        self._lost = ""  # which families --quick leaves nothing of
         self._json_written = False
         self._errors: list[BaseException] = []
 
@@ -86,6 +87,7 @@ class Hooks:
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
             kept = selection.select(items, asked.families, asked.quick, asked.full)
+            self._lost = selection.not_core(items, asked.families) if asked.quick else ""
             kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
             selection.check([item for item in kept if selection.is_case(item)])
         dropped = [item for item in items if item not in set(kept)]
@@ -304,10 +306,17 @@ class Hooks:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """How many cases ended how, and where the run lies."""
         if not self.active:
+            if self._lost:
+                terminalreporter.write_line(f"ERROR: {self._lost}")
             return
         terminalreporter.section("cuda-gains")
-        for (status, reason), n in Counter(self.run.statuses.values()).items():
+        ends = Counter((str(status), reason) for status, reason in self.run.statuses.values())
+        for (status, reason), n in ends.items():
             terminalreporter.write_line(f"{n} {status}{f': {reason}' if reason else ''}")
         if (n := len(self.run.statuses)) < self.run.expected:
             terminalreporter.write_line(f"incomplete: {n} of {self.run.expected} cases were measured")
+        if said := banner.nothing_measured(ends):
+            terminalreporter.write_line(said)
+        if self._lost:
+            terminalreporter.write_line(self._lost)
         terminalreporter.write_line(f"run {self.run.task.run_id} in {self.run.where}")

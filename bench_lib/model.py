@@ -33,6 +33,17 @@ class Status(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
+def why_nothing(ends: Mapping[tuple[str, str], int]) -> str:
+    """The commonest reason of cases of which none is `ok`; "" where one is, or where there are none.
+
+    `ends`: how many cases ended with a status and a reason.
+    """
+    if not ends or any(status == Status.OK for status, _ in ends):
+        return ""
+    status, reason = max(ends, key=lambda end: ends[end])
+    return reason or str(status)
+
+
 # A run that holds one of these did not do what it was asked to do; the exit code says so.
 BAD = frozenset(
     {

@@ -25,7 +25,8 @@ try:
     from numba.extending import intrinsic
 except ImportError:
     raise Unavailable(
-        "numba is not installed and the native timing loops need it; pip install 'cuda-gains[measure]'"
+        "numba is not installed and the native timing loops need it; "
+        "`pip install -e '.[measure]'` in the suite's folder"
     ) from None
 
 PARAMETERS = 11  # of cuLaunchKernel, which has most

@@ -1,6 +1,7 @@
 """How far a campaign is: a bar with the time left on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -9,6 +10,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+
+from bench_lib.model import Status, why_nothing
+
+
+def counted(count: int, ends: Mapping[tuple[str, str], int]) -> str:
+    """How many cases there were, and of how many there is a result; of none: the commonest reason."""
+    measured = sum(n for (status, _), n in ends.items() if status == Status.OK)
+    reason = f" ({why})" if (why := why_nothing(ends)) else ""
+    return f"{count} cases" if measured == count else f"{count} cases, {measured} measured{reason}"
 
 
 class Progress:
@@ -44,15 +54,15 @@ class Progress:
         text = f"{self._label}: {count} cases, {self._left()}"
         self._bar.update(self._task, description=escape(text))
 
-    def end(self, count: int) -> None:
-        """An arm of a round is done, with so many cases."""
+    def end(self, count: int, ends: Mapping[tuple[str, str], int]) -> None:
+        """An arm of a round is done, with so many cases; `ends`: status and reason -> how many of them."""
         now = time.monotonic()
         seconds, self._last_end = now - self._last_end, now
         self._done += 1
         self.cases(count)
         self._bar.update(self._task, completed=self._done)
         if not self._console.is_terminal:
-            self.say(f"{self._label}: {count} cases in {seconds:.1f} s, {self._left()}")
+            self.say(f"{self._label}: {counted(count, ends)} in {seconds:.1f} s, {self._left()}")
 
     def waiting(self, text: str, first: bool) -> None:
         """The arm waits; the first text of a wait stays, later ones show in the bar."""

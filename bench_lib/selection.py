@@ -28,6 +28,9 @@ MARKERS = (
     "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
 )
 BUDGET_SECONDS = 120.0
+MARGIN = 0.05  # of a file that names none
+_LARGEST_MARGIN = 0.5
+_A_SHARE = f"a share above 0 and at most {_LARGEST_MARGIN}"
 _PREFIXES = ("bench_", "test_")
 
 
@@ -58,16 +61,14 @@ def margin(item: pytest.Item) -> float:
     """The smallest change that matters, as a part of one: of the item's marker, else of its file."""
     held: list[float] = []
     for marker in item.iter_markers("margin"):  # all: each is checked
-        if len(marker.args) != 1 or not _positive(marker.args[0]):
-            raise UsageError(
-                f"{item.nodeid}: margin{marker.args} is not one number above 0; write margin(0.1)"
-            )
+        if len(marker.args) != 1 or not _share(marker.args[0]):
+            raise UsageError(f"{item.nodeid}: margin{marker.args} is not {_A_SHARE}; write margin(0.1)")
         if _holds(item, marker):
             held.append(float(marker.args[0]))
-    of_file = getattr(_module(item), "MARGIN", 0.05)
-    if not _positive(of_file):
+    of_file = getattr(_module(item), "MARGIN", MARGIN)
+    if not _share(of_file):
         raise UsageError(
-            f"{item.nodeid}: MARGIN = {of_file!r} of its file is not a number above 0; write 0.05"
+            f"{item.nodeid}: MARGIN = {of_file!r} of its file is not {_A_SHARE}; write 0.05 for 5 %"
         )
     return held[0] if held else float(of_file)
 
@@ -189,6 +190,25 @@ def _listed(value: Any) -> Sequence[Any]:
 
 def _positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _share(value: Any) -> bool:
+    return _positive(value) and value <= _LARGEST_MARGIN
+
+
+def without_margin(items: Iterable[pytest.Item]) -> list[str]:
+    """The families with a file that names no MARGIN, so that the default decides what matters in them."""
+    return sorted({family(item) for item in items if not hasattr(_module(item), "MARGIN")})
+
+
+def not_core(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
+    """Which families --quick leaves nothing of, as a sentence; "" where each has a core case."""
+    cases = [item for item in items if is_case(item) and (not families or family(item) in families)]
+    left = {family(item) for item in cases if _marked(item, "core")}
+    lost = Counter(family(item) for item in cases if family(item) not in left)
+    said = ", ".join(f"{n} case{'s' if n > 1 else ''} of {name}" for name, n in lost.items())
+    are = "is" if lost.total() == 1 else "are"
+    return f"{said} {are} not core; leave out --quick, or mark some with pytest.mark.core" if said else ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -132,7 +132,7 @@ def test_what_the_plugin_refuses_stops_the_campaign(kit: Kit) -> None:
     (kit.path / "bench_made.py").write_text(CPU_FILE.replace("MARGIN = 0.03", "MARGIN = 0"))
     assert kit.run() == 4
     assert kit.said.startswith("measuring was refused:\n")
-    assert "MARGIN = 0 of its file is not a number above 0; write 0.05" in kit.said
+    assert "MARGIN = 0 of its file is not a share above 0 and at most 0.5; write 0.05" in kit.said
     assert kit.rounds() == []
 
 
@@ -182,3 +182,16 @@ def test_a_dead_context_costs_its_case_and_a_new_process_does_the_rest(
     }
     assert len(kit.table("cases")) == 4
     assert len(kit.rounds()) == 1
+
+
+def test_a_campaign_that_measured_nothing_does_not_look_finished(kit: Kit) -> None:
+    (kit.path / "bench_made.py").write_text("def bench_a(bench, gpu): pass\ndef bench_b(bench, gpu): pass\n")
+    assert kit.run(quick=True) == 2
+    assert "\n2 cases of made are not core; leave out --quick" in kit.said
+    assert kit.run(campaign="d") == 0
+    assert "here: 2 cases, 0 measured (" in kit.said
+    last = kit.said.splitlines()[-1]
+    assert last.startswith("nothing was measured: 2 cases, 0 measured, most often: ")
+    assert last.endswith("mend that, and measure into another --campaign")
+    assert kit.run(campaign="d") == 0  # asked again, it is said again
+    assert kit.said.splitlines()[-1] == last

@@ -261,7 +261,7 @@ FAULTS: list[tuple[str, dict[str, Any], State, list[str]]] = [
     ),
     ("suite", {"python__child": Child("ended with 1: No module named bench_lib")}, FAIL, ["No module named"]),
     ("suite", {"python__distributions": without("pyarrow")}, FAIL, ["no pyarrow"]),
-    ("suite", {"python__distributions": without("numba")}, WARN, ["no numba", "cuda-gains[measure]"]),
+    ("suite", {"python__distributions": without("numba")}, WARN, ["no numba", "pip install -e '.[measure]'"]),
     (
         "compiler",
         {"python__compilers": {"cuda": "torch.compile needs a compiler and none is in PATH; install gcc"}},

@@ -215,7 +215,8 @@ def without_numba():
 
 def test_numba_is_optional(on_fake_gpu):
     assert on_fake_gpu(without_numba) == (
-        "numba is not installed and the native timing loops need it; pip install 'cuda-gains[measure]'"
+        "numba is not installed and the native timing loops need it; "
+        "`pip install -e '.[measure]'` in the suite's folder"
     )
 
 

@@ -117,7 +117,7 @@ def test_a_missing_package_is_one_sentence_with_the_extra(gone: str, text: str, 
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith(f"cuda-gains: --results {text} needs a package that is not installed (")
-    assert said.endswith(f": pip install 'cuda-gains[remote]'{more}")
+    assert said.endswith(f": `pip install -e '.[remote]'{more}` in the suite's folder")
 
 
 def test_an_unknown_kind_of_place_is_named() -> None:

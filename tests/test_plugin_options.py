@@ -141,7 +141,7 @@ def bench_wrong(bench, x): pass
 @pytest.mark.parametrize("size", [1])
 def bench_wrong(bench, size): pass
 """,
-    "margin(0,) is not one number above 0*": """
+    "margin(0,) is not a share above 0 and at most 0.5; write margin(0.1)": """
 @pytest.mark.margin(0)
 def bench_wrong(bench): pass
 """,
@@ -151,11 +151,19 @@ def bench_wrong(bench): pass
 @pytest.mark.parametrize("size", [1])
 def bench_wrong(bench, size): pass
 """,
-    "MARGIN = '5%' of its file is not a number above 0*": """
+    "MARGIN = '5%' of its file is not a share above 0 and at most 0.5; write 0.05*": """
 MARGIN = "5%"
 def bench_wrong(bench): pass
 """,
-    "MARGIN = 0 of its file is not a number above 0*": """
+    "margin(5,) is not a share above 0 and at most 0.5*": """
+@pytest.mark.margin(5)
+def bench_wrong(bench): pass
+""",
+    "MARGIN = 5 of its file is not a share above 0 and at most 0.5; write 0.05 for 5 %": """
+MARGIN = 5
+def bench_wrong(bench): pass
+""",
+    "MARGIN = 0 of its file is not a share above 0 and at most 0.5; write 0.05*": """
 MARGIN = 0
 @pytest.mark.margin(0.1)
 def bench_wrong(bench): pass
@@ -279,3 +287,21 @@ def test_a_stack_that_was_not_created_is_refused_on_the_cpu_too(runs: Runs, monk
     done.stderr.fnmatch_lines([f"ERROR: {said}"])
     assert not runs.table("runs")
     assert not runs.journals()
+
+
+def test_a_run_that_measured_nothing_says_so_and_why(runs: Runs):
+    body = "def bench_a(bench, gpu): pass\ndef bench_b(bench, gpu): pass\n"
+    runs.write(body, "bench_none", head='FAMILY = "none"\n')
+    done = runs.pytest("--device=cpu", "--family=none")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["nothing was measured: 2 cases, 0 measured, most often: *"])
+    done.stdout.fnmatch_lines(["cuda-gains: no MARGIN in the file of none: 0.05 applies, which is 5 %"])
+    assert "nothing was measured" not in runs.pytest("--family=made").stdout.str()
+
+
+def test_a_family_without_core_cases_is_told_so_under_quick(runs: Runs):
+    done = runs.pytest("--quick", "bench_other.py")
+    assert done.ret == 5
+    said = "1 case of other is not core; leave out --quick, or mark some with pytest.mark.core"
+    done.stdout.fnmatch_lines([f"ERROR: {said}"])
+    assert said in runs.pytest("--quick").outlines  # beside a family that has some

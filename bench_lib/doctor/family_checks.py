@@ -33,7 +33,7 @@ def suite(s: Snapshot) -> Finding:
     if missing:
         return fail(f"no {', '.join(missing)}", "what a run needs", f"`pip install {' '.join(missing)}`")
     if not s.versions("numba"):
-        mend = '`pip install "cuda-gains[measure]"`'
+        mend = "`pip install -e '.[measure]'` in the suite's folder"
         return warn("no numba", "numba, for the native loops of the launch and ladder families", mend)
     return ok(f"Python {s.python.version}, numba {s.versions('numba')[0].version}")
 

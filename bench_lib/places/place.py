@@ -44,7 +44,8 @@ class Place:
         except ImportError as error:
             raise UsageError(
                 f"{address.option} needs a package that is not installed ({_why(error)}): "
-                f"pip install 'cuda-gains[remote]'{' gcsfs' if scheme in ('gs', 'gcs') else ''}"
+                f"`pip install -e '.[remote]'{' gcsfs' if scheme in ('gs', 'gcs') else ''}` "
+                "in the suite's folder"
             ) from None
         except Exception as error:
             raise UsageError(f"{address.option} cannot be used ({_why(error)}); name another place") from None
