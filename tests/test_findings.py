@@ -173,3 +173,13 @@ def test_the_table_of_claims_is_what_is_judged(claims):
         assert values
         assert all(value in there for value in values), (name, there)
         assert claimed
+
+
+def test_the_claim_that_the_readme_shows_is_read_and_judged(tmp_path):
+    entry = re.search(r"```toml\n(\[\[claim\]\]\n.*?)```", README, re.DOTALL)[1]
+    assert len(entry.splitlines()) == 10
+    (tmp_path / "mine.toml").write_text(entry)
+    (one,) = judged.judged(RESULTS, [ROUNDS], tmp_path / "mine.toml")
+    assert one.verdict == "inconclusive"
+    assert [each.campaign for each in one.findings] == [ROUNDS]
+    assert one.findings[0].n_cases > 5
