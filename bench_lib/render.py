@@ -14,12 +14,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bench_lib import screen
 from bench_lib.journal import finite
 from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.replicates import SECONDS
 from bench_lib.units import quantity_text, seconds_text
 
-WIDTH_OF_FILES = 180  # of a table that does not go to a terminal
 WIDE = 150  # a terminal narrower than this gets the columns that matter most
 _NAMES_SHOWN = 3
 SETTLED = (Change.FASTER, Change.SLOWER, Change.SAME)
@@ -44,7 +44,7 @@ _FIELDS = (
 
 def text(comparison: Comparison, console: Console | None = None) -> None:
     """Print a comparison as tables: what differs, canaries, cases by effect, and the counts."""
-    console = console or _console()
+    console = console or screen.console()
     for part in _parts(comparison, _HEAD if console.width >= WIDE else _NARROW):
         console.print(part, markup=False, highlight=False, emoji=False)
 
@@ -53,7 +53,7 @@ def json(comparison: Comparison) -> str:
     """The whole comparison as strict JSON, with the counts and each row's speed-up."""
     document = dataclasses.asdict(comparison)
     for kind, rows in _kinds(comparison).items():
-        document[kind] = [dataclasses.asdict(row) | {"speed_up": speed_up(row)} for row in rows]
+        document[kind] = [dataclasses.asdict(row) | _told(row) for row in rows]
     document["counts"] = dict(comparison.counts())
     return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -66,11 +66,15 @@ def csv(comparison: Comparison) -> str:
     for kind, rows in _kinds(comparison).items():
         for row in rows:
             params = json_writer.dumps(dict(row.params), ensure_ascii=False)
-            own = {"kind": kind, "params": params, "speed_up": speed_up(row)}
-            writer.writerow(dataclasses.asdict(row) | own)
+            writer.writerow(dataclasses.asdict(row) | _told(row) | {"kind": kind, "params": params})
     for name, why in comparison.left_out:
         writer.writerow({"kind": "left_out", "case_id": name, "reason": why})
     return out.getvalue()
+
+
+def _told(row: CaseChange) -> dict[str, str | float | None]:
+    """Of a row, what is said in every form alike."""
+    return {"change": change_text(row), "speed_up": speed_up(row)}
 
 
 def markdown(comparison: Comparison) -> str:
@@ -108,14 +112,14 @@ def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def change_text(row: CaseChange) -> str:
-    """The change in a word that fits what is compared: a number that is no time is lower or higher."""
-    words = {} if row.unit == SECONDS else {Change.FASTER: "lower", Change.SLOWER: "higher"}
-    return words.get(row.change, str(row.change))
+    """The change in a word that fits what is compared."""
+    return word(row.change, row.unit)
 
 
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH_OF_FILES)
+def word(change: Change, unit: str) -> str:
+    """A change in a word that fits the unit: a number that is no time is lower or higher."""
+    words = {} if unit == SECONDS else {Change.FASTER: "lower", Change.SLOWER: "higher"}
+    return words.get(change, str(change))
 
 
 def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[RenderableType]:

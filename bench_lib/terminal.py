@@ -6,17 +6,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from bench_lib import screen
 from bench_lib.page import Bullets, Chart, Inline, Section, Table, Tally, letters, one_line
-from bench_lib.render import WIDTH_OF_FILES
 
 _LONGEST_NUMBER = 40  # letters of a cell, an interval included; a column with longer ones is read as prose
 
 
 def show(title: str, sections: Sequence[Section], console: Console | None = None) -> None:
     """Print a title and sections; what comes out of results steers neither terminal nor markup."""
-    console = console or Console()
-    if not console.is_terminal:
-        console.width = WIDTH_OF_FILES
+    console = console or screen.console()
     console.print(Text(one_line(title), style="bold"))
     for section in sections:
         console.print(Text(f"\n{letters(section.title)}", style="bold"))

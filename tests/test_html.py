@@ -172,6 +172,26 @@ def told(comparison: Comparison) -> str:
     return page.letters(answer.text(comparison))
 
 
+def test_steady_times_are_told_before_what_happens_once(tmp_path):
+    def case(metric: str, candidate: float, **more):
+        named = Case("conv", "fprop", {"shape": "3x3", "metric": metric, **more})
+        return synthetic.SyntheticCase(named, scale={"old": 1.0, "new": candidate})
+
+    measured = [case("time", 0.8), case("tuning", 5.0), case("first", 0.4), case("tuning", 1.0, shape="1x1")]
+    text = told(made(tmp_path, measured))
+    assert "4 cases were compared: 2 faster, 1 slower, 1 same." in text
+    assert re.search(
+        r"Of these the biggest gain is `?conv/fprop\[metric=time,shape=3x3\]`? .*, and no case is shown to "
+        r"be slower by more than its margin\. 3 of all are times that a process has once \(first, tuning\): 1 "
+        r"faster, 1 slower; there the biggest gain is `?conv/fprop\[metric=first.*, and the biggest loss is "
+        r"`?conv/fprop\[metric=tuning,shape=3x3",
+        text,
+    )
+    alone = told(made(tmp_path / "alone", measured[1:]))
+    assert "Of these the biggest gain is" in alone
+    assert "of all" not in alone
+
+
 def test_sentences_where_nothing_moved(tmp_path):
     text = told(made(tmp_path, synthetic.cases(2)))
     assert text == (

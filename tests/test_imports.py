@@ -20,7 +20,7 @@ BOTH = [
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
     "importing.nccl_text", "importing.nvbandwidth", "importing.nvbench", "importing.superbench",
     "importing.formats", "importing.writing",
-    "places", "places.address", "places.place", "places.mirror", "places.look", "places.reading",
+    "screen", "places", "places.address", "places.place", "places.mirror", "places.look", "places.reading",
     "places.writing",
 ]
 DOCTOR = [

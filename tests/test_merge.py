@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from bench_lib import journal, merge
+from bench_lib.cli import app
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.journal import Journal
 from bench_lib.layout import TABLES, CampaignFolder
@@ -75,6 +77,18 @@ def test_merged_rows_equal_the_runs_and_again(folder: CampaignFolder) -> None:
     assert merge.merge(folder.results, "c") == paths
     assert paths[0].stat() == stamp  # nothing new: not even written
     assert contents(folder) == before
+
+
+def test_the_command_takes_campaigns_in_both_ways(folder: CampaignFolder) -> None:
+    for name in ("d", "e"):
+        measure(CampaignFolder(folder.results, name), "r1")
+    asked = ["merge", "c", "d", "--campaign", "e", "--campaign", "c", "--results", str(folder.results)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) == 9
+    assert names(CampaignFolder(folder.results, "e")) == ONE_FILE
+    usage = CliRunner().invoke(app, ["merge", "--help"]).output.strip().splitlines()[0]
+    assert usage.endswith("merge [OPTIONS] [NAME]...")
 
 
 def test_later_runs_are_merged_into_it(folder: CampaignFolder) -> None:

@@ -7,8 +7,12 @@ import math
 import pytest
 from rich.console import Console
 
-from bench_lib import render, units
+from bench_lib import render, screen, terminal, units
+from bench_lib.formats import openmetrics
+from bench_lib.html import writer
 from bench_lib.model import CaseChange, Change, Comparison, Difference
+from bench_lib.page import Section, Table
+from bench_lib.sections import cases
 
 HOSTILE = "bell\x07[red]|`x`_<b>\x1b[31m\nnext"
 
@@ -153,6 +157,35 @@ def test_json_is_strict_and_whole():
     assert read["counts"]["faster"] == 1
     assert read["left_out"] == [["launch/a", "new: failed: boom"], ["launch/b", "new: failed: boom"]]
     assert {field.name for field in dataclasses.fields(Comparison)} <= set(read)
+
+
+def test_a_quantity_is_lower_or_higher_in_every_form():
+    error = row("amp/step", Change.SLOWER, 1.5, unit="gradient_relative_error")
+    given = comparison(quantities=(error,))
+    of_csv = list(csv.DictReader(io.StringIO(render.csv(given))))
+    assert [line["change"] for line in of_csv if line["kind"] == "quantities"] == ["higher"]
+    assert [one["change"] for one in json.loads(render.json(given))["quantities"]] == ["higher"]
+    assert "| higher |" in render.markdown(given)
+    gauges = [line for line in openmetrics.text({"": given}).splitlines() if 'kind="quantity"' in line]
+    assert [line for line in gauges if 'change="higher"' in line and line.endswith(" 1.0")]
+    assert not [line for line in gauges if 'change="slower"' in line]
+    of_html = writer.page("t", [cases.quantities(given.quantities)])
+    assert ">higher<" in of_html
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("120", 120), ("", 180), ("wide", 180)])
+def test_every_command_is_as_wide_as_columns_says(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert screen.console().width == width
+    assert screen.console(stderr=True).width == width
+
+
+def test_tables_of_a_pipe_keep_to_the_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    render.text(comparison())
+    terminal.show("claims", [Section("Cases", (Table(("a", "b"), (("word " * 40, "x"),)),))])
+    lines = capsys.readouterr().out.splitlines()
+    assert 70 < max(map(len, lines)) <= 80
 
 
 def test_csv_has_one_header_and_a_line_a_row():

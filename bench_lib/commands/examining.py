@@ -19,9 +19,7 @@ def doctor(
     results: Results = Path("results"),
 ) -> None:
     """Say what is wrong with this environment, and the line that mends it. Exit code 3: a check failed."""
-    from rich.console import Console
-
-    from bench_lib import stacks
+    from bench_lib import screen, stacks
     from bench_lib.doctor import checks, gather, page
 
     snapshot = gather.snapshot(stacks.stack(stack), results, timeout)
@@ -30,5 +28,5 @@ def doctor(
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
     else:
-        page.show(answer, Console())
+        page.show(answer, screen.console())
     raise typer.Exit(answer["exit_code"])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Address, Wheels
+from bench_lib.commands.words import Address, AlsoNamed, Named, Wheels
 
 
 def run(
@@ -55,10 +55,8 @@ def run(
     ] = Path("benchmarks"),
 ) -> None:
     """Measure stacks in interleaved rounds, one process a stack and round; resumable."""
-    from rich.console import Console
-
     from bench_lib import campaign as campaigns
-    from bench_lib import preflight
+    from bench_lib import preflight, screen
     from bench_lib.places import address
     from bench_lib.ranks.joining import refuse_campaign
     from bench_lib.target import CPU, Target
@@ -86,36 +84,40 @@ def run(
     target.check()
     if said := preflight.without_gpu(plan.entries(), target.detected, device == CPU):
         typer.echo(f"cuda-gains: {said}", err=True)
-    raise typer.Exit(campaigns.run(plan, Console(stderr=True)))
+    raise typer.Exit(campaigns.run(plan, screen.console(stderr=True)))
 
 
 def merge(
-    campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaigns to merge.")],
+    campaigns: Named = None,
+    also: AlsoNamed = None,
     results: Address = "results",
 ) -> None:
-    """Merge the runs of a finished campaign into one Parquet file a table."""
+    """Merge the runs of finished campaigns into one Parquet file a table."""
     from bench_lib import merge as merging
+    from bench_lib.errors import UsageError
     from bench_lib.places import address
 
     where = address.parse(results)
-    for name in campaigns:
+    names = [*(campaigns or ()), *(also or ())]
+    if not names:
+        raise UsageError("no campaign is named; name one: cuda-gains merge NAME")
+    for name in dict.fromkeys(names):
         done = merging.merge_elsewhere(where, name) if where.url else merging.merge(where.folder, name)
         for path in done:
             typer.echo(path)
 
 
 def push(
-    campaigns: Annotated[
-        list[str] | None, typer.Argument(metavar="[CAMPAIGN...]", help="These only; all by default.")
-    ] = None,
+    campaigns: Named = None,
+    also: AlsoNamed = None,
     results: Address = "results",
 ) -> None:
-    """Put what was measured on this machine to its place elsewhere, where that failed before."""
+    """Put what was measured here to its place elsewhere, where that failed; all campaigns by default."""
     from bench_lib.errors import UsageError
     from bench_lib.places import address, writing
 
     where = address.parse(results)
     if not where.url:
         raise UsageError(f"{where.option} is a folder: what was measured is in it; name a place elsewhere")
-    for name, count in writing.put_all(where, campaigns).items():
+    for name, count in writing.put_all(where, [*(campaigns or ()), *(also or ())]).items():
         typer.echo(f"{name}: {count} files put to {where}")

@@ -10,31 +10,29 @@ app = typer.Typer(help="The stacks of benchmarks/stacks.toml.", no_args_is_help=
 @app.command("list")
 def stacks_list() -> None:
     """List the stacks, and which of them are here."""
-    from rich.console import Console
     from rich.table import Table
 
-    from bench_lib import stock
+    from bench_lib import screen, stock
 
     table = Table("stack", "kind", "requirement", "here", box=None)
     for row in stock.listing():
         table.add_row(*(str(cell) for cell in row))
-    Console().print(table)
+    screen.console().print(table)
 
 
 @app.command("show")
 def stacks_show(names: Stacks) -> None:
     """Show what a stack is made of, where it lies, and the versions its libraries give."""
-    from rich.console import Console
     from rich.table import Column, Table
 
-    from bench_lib import stock
+    from bench_lib import screen, stock
 
     for name in names:
         table = Table("", Column("", overflow="fold"), box=None, show_header=False)
         for key, value in stock.described(name).items():
             if value:
                 table.add_row(key, value)
-        Console().print(table)
+        screen.console().print(table)
 
 
 @app.command("create")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.page import one_line
+from bench_lib.render import word
 from bench_lib.replicates import SECONDS
 
 
@@ -69,7 +70,7 @@ def _add(samples: Samples, comparison: Comparison, shared: Labels) -> None:
         for side, value in (("baseline", row.baseline), ("candidate", row.candidate)):
             put(TIME if row.unit == SECONDS else QUANTITY, value, **labels, side=side)
         for change in Change:
-            put(CHANGE, row.change is change, **labels, change=change)
+            put(CHANGE, row.change is change, **labels, change=word(change, row.unit))
 
 
 def _rows(comparison: Comparison) -> Iterable[tuple[str, CaseChange]]:

@@ -12,6 +12,7 @@ from bench_lib.canvas import interval_text
 from bench_lib.model import BAD, CaseChange, Change, Comparison, Status
 from bench_lib.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
 from bench_lib.render import change_text
+from bench_lib.sections.metrics import ONCE
 from bench_lib.stats import FEWEST
 from bench_lib.store import Data
 from bench_lib.verdicts import Pairing, effect_text
@@ -103,7 +104,30 @@ def _thin(compared: Sequence[CaseChange], pairing: str) -> str:
 
 
 def _extremes(cases: Sequence[CaseChange]) -> Sentence:
-    """The sentence on the biggest gain and the biggest loss, of those that count as such."""
+    """The biggest gain and loss of those that count as such; what happens once a process is told apart."""
+    once = [row for row in cases if row.metric in ONCE]
+    steady = [row for row in cases if row.metric not in ONCE]
+    if not _moved(once) or not any(row.change is not Change.NOT_COMPARABLE for row in steady):
+        return _furthest_moved(cases)
+    return (*_furthest_moved(steady), " ", *_of_what_is_once(once))
+
+
+def _of_what_is_once(once: Sequence[CaseChange]) -> Sentence:
+    """The sentence on times that a process has once, some of which moved."""
+    compared = [row for row in once if row.change is not Change.NOT_COMPARABLE]
+    counts = ", ".join(f"{sum(row.change is change for row in compared)} {change}" for change in _MOVED)
+    are = "are times" if len(compared) > 1 else "is a time"
+    metrics = ", ".join(sorted({row.metric for row in compared}))
+    told = f"{len(compared)} of all {are} that a process has once ({metrics}): {counts}; "
+    return (told, *_furthest_moved(once, "there "))
+
+
+def _moved(cases: Sequence[CaseChange]) -> bool:
+    return any(row.change in _MOVED for row in cases)
+
+
+def _furthest_moved(cases: Sequence[CaseChange], of: str = "Of these ") -> Sentence:
+    """The sentence on the biggest gain and the biggest loss among some cases."""
     faster = [row for row in cases if row.change is Change.FASTER]
     slower = [row for row in cases if row.change is Change.SLOWER]
     if not faster and not slower:
@@ -111,7 +135,7 @@ def _extremes(cases: Sequence[CaseChange]) -> Sentence:
     nothing = "no case is shown to be {} by more than its margin"
     gain = _named("the biggest gain", min(faster, key=_ratio)) if faster else (nothing.format("faster"),)
     loss = _named("the biggest loss", max(slower, key=_ratio)) if slower else (nothing.format("slower"),)
-    return ("Of these ", *gain, ", and ", *loss, ".")
+    return (of, *gain, ", and ", *loss, ".")
 
 
 def _nothing_shown(cases: Sequence[CaseChange]) -> Sentence:

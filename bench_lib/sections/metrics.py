@@ -42,6 +42,8 @@ METRICS = {
     "unified_memory/time": "from the call until all bytes are there",
 }
 
+ONCE = frozenset({"first", "init", "tuning", "first_cold", "first_warm", "first_walk"})  # in a process
+
 QUANTITIES = {
     "peak_nbytes": "bytes of GPU memory that tensors held at most",
     "peak_reserved_nbytes": "bytes of GPU memory that torch's allocator held at most",
