@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from bench_lib.claims import judged, pages
 from bench_lib.claims.words import Verdict
 from bench_lib.cli import app
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, Work
+from bench_lib.model import Case, Status, Work
 
 ROOT = Path(__file__).parents[1]
 QUIET = Noise(process_sd=0.004)
@@ -149,6 +150,30 @@ def test_sides_that_never_shared_a_round_settle_nothing(write, judge):
     assert "never shared a round" in found.reason
     assert found.findings[0].value == pytest.approx(0.3, abs=0.01)
     assert "interleaved rounds" in found.takes
+
+
+@pytest.mark.parametrize(("rounds", "interval"), [(1, False), (5, True)])
+def test_before_and_after_are_two_campaigns_of_one_stack(tmp_path, judge, rounds, interval):
+    """A machine that was upgraded: the value is shown, and it settles nothing."""
+    results, states = tmp_path / "results", {"before": ("11.8", 1.0), "after": ("12.4", 0.7)}
+    more = {"rounds": rounds, "null": False, "interleaved": False, "samples": 5, "noise": QUIET}
+    for seed, (name, (version, factor)) in enumerate(states.items()):
+        known = [*canaries(), *(replace(case(op), seconds=factor * 1e-4) for op in ("add", "multiply"))]
+        identities = {"here": synthetic.cudart(version)}
+        write_campaign(results, name, {"here": 1.0}, measured=known, identities=identities, seed=seed, **more)
+    one = '{ family = "launch", op = "add" }'
+    found = judge(entry("at least", "value = 0.10", cases=one), ["before", "after"])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "the stack is not told from the session" in found.reason
+    (finding,) = found.findings
+    assert (finding.campaign, finding.n) == ("before / after", rounds)
+    assert any("confounded with the session" in note for note in finding.confounders)
+    assert finding.value == pytest.approx(0.3, abs=0.02)
+    assert finding.shown.startswith("time -")
+    assert (finding.low is not None, "[" in finding.shown) == (interval, interval)
+    (mean,) = judge(entry("at least", "value = 0.10"), ["before", "after"]).findings
+    assert (mean.of, mean.n_cases) == ("the mean of 2 cases", 2)
+    assert mean.value == pytest.approx(0.3, abs=0.02)
 
 
 def test_a_machine_that_changed_settles_nothing(write, judge):
@@ -468,6 +493,31 @@ def test_the_table_says_everything_that_a_verdict_needs(command):
         *("with this driver (580.159)", "cudart 11.8 -> 12.4", "a slide: 30 %", "cuda-gains run --stack"),
     ):
         assert told in shown
+
+
+def test_a_number_never_stands_beside_not_measured(tmp_path):
+    """One of two cases fails, or both: said as what it is."""
+    rounds, versions = range(3), {"old": "11.8", "new": "12.4"}
+    for failing, name in ((1, "half"), (2, "none")):
+        for number, (stack, version) in product(rounds, versions.items()):
+            rows = [synthetic.measurement(case(op), [1e-4] * 5) for op in ("add", "multiply")]
+            dead = failing if stack == "new" else 0
+            broken = [replace(one, status=Status.CRASHED, reason="it died") for one in rows[:dead]]
+            info = synthetic.run_info(name, stack, round=f"round-{number}")
+            identity = synthetic.identity(Machine(), synthetic.cudart(version))
+            synthetic.write_run(tmp_path, info, identity, [*broken, *rows[dead:]])
+    path = tmp_path / "claims.toml"
+    path.write_text(entry("about", "value = 0.0"))
+    command = ("--results", tmp_path, "--claims", path, "--format", "md", "--campaign")
+    half, none = (" ".join(run(*command, name).output.split()) for name in ("half", "none"))
+    assert half.startswith("# 1 claim judged on half")
+    assert "1 measured: 1 not measured in full" in half
+    assert "1 of 2 cases could not be compared" in half
+    assert "the number is of the others" in half
+    assert "0 measured" in none
+    assert "1 not measured" in none
+    assert "it died" in none
+    assert "mend it and measure again" in none
 
 
 def test_json_holds_every_finding(command):

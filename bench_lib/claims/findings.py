@@ -15,6 +15,7 @@ from bench_lib.errors import UsageError
 from bench_lib.model import CaseChange, Comparison
 from bench_lib.verdicts import Pairing
 
+_INTERLEAVE = "measure both in interleaved rounds, and let the machine stand still"
 _CONFOUNDED = "confounded"
 _AROUND = ("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver")
 
@@ -44,7 +45,7 @@ def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
             verdict=Verdict.INCONCLUSIVE,
             and_more=False,
             reason=one.unusable,
-            next_step="measure both in interleaved rounds, and let the machine stand still",
+            next_step=_INTERLEAVE,
             **one.unpaired,
         )
     around = {name: getattr(one.around, name) for name in _AROUND}
@@ -101,18 +102,22 @@ def _of_comparison(claim: Claim, found: Compared, asked: Contrast | None = None)
 
 
 def _unpaired(claim: Claim, rows: Sequence[CaseChange]) -> dict[str, Any]:
-    """The case that gained most, with the interval that the comparison gives it."""
+    """The case that gained most, with the comparison's interval; or the mean over them, which has none."""
     scale = scale_of(claim)
-    there = [row for row in rows if row.ratio and row.low and row.high]
+    there = [row for row in rows if row.ratio]
     if not there:
         return {}
-    row = max(there, key=lambda one: scale.sign * math.log(one.ratio or 1.0))
-    numbers = [scale.sign * math.log(number or 1.0) for number in (row.ratio, row.low, row.high)]
-    value, *ends = (scale.share(gain) for gain in numbers)
-    low, high = sorted(ends)
-    shown = scale.text(value, low, high)
-    told = {"value": value, "low": low, "high": high, "shown": shown, "of": row.case_id}
-    return {**told, "n": row.n, "n_cases": len(there), "left_out": len(rows) - len(there)}
+    gains = [scale.sign * math.log(row.ratio or 1.0) for row in there]
+    number = {"n": min(row.n for row in there), "n_cases": len(there), "left_out": len(rows) - len(there)}
+    if len(there) > 1 and not judging.existential(claim):
+        mean = scale.share(sum(gains) / len(gains))
+        return {**number, "value": mean, "shown": scale.text(mean), "of": f"the mean of {len(there)} cases"}
+    gain, row = max(zip(gains, there, strict=True), key=lambda one: one[0])
+    ends = sorted(scale.share(scale.sign * math.log(end)) for end in (row.low, row.high) if end)
+    low, high = ends if len(ends) == 2 else (None, None)
+    value = scale.share(gain)
+    told = {"value": value, "low": low, "high": high, "shown": scale.text(value, low, high)}
+    return {**number, **told, "of": row.case_id, "n": row.n}
 
 
 def _of_values(claim: Claim, arm: Arm) -> Iterator[_Selection]:

@@ -66,11 +66,11 @@ def _with_failed(finding: Finding, judging: Judging) -> Finding:
         return finding
     first = judging.failed[0]
     number = f"{len(judging.failed)} of {len(judging.failed) + len(judging.cases)} cases"
-    why = f"{number} could not be compared ({first.case_id}: {first.failed})"
+    why = f"{number} could not be compared ({first.case_id}: {first.failed}), the number is of the others"
     return replace(
         finding,
         verdict=Verdict.NOT_MEASURED,
         and_more=False,
         reason=why,
-        next_step="mend it and measure again",
+        next_step=_MEND,
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import json as json_writer
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from bench_lib import terminal
@@ -31,14 +32,21 @@ def counts_text(found: Verdicts) -> str:
 
 def verdict_text(one: Judged | Finding) -> str:
     """The verdict, with `, and more` where more than claimed was found."""
-    return f"{one.verdict}, and more" if one.and_more else str(one.verdict)
+    return f"{plain_text(one)}, and more" if one.and_more else plain_text(one)
+
+
+def plain_text(one: Judged | Finding) -> str:
+    """The verdict; `not measured in full` where some of the cases gave a number and others failed."""
+    found = one.findings if isinstance(one, Judged) else (one,)
+    in_part = one.verdict is Verdict.NOT_MEASURED and any(each.value is not None for each in found)
+    return f"{one.verdict} in full" if in_part else str(one.verdict)
 
 
 def sections(found: Verdicts) -> list[Section]:
     """In short; measured, and what stands behind it; looked up; not measured; left out."""
-    measured = [one for one in found.claims if one.findings and one.claim.kind is not Kind.FACT]
+    measured = [one for one in found.claims if _has_told(one) and one.claim.kind is not Kind.FACT]
     facts = [one for one in found.claims if one.findings and one.claim.kind is Kind.FACT]
-    absent = [one for one in found.claims if not one.findings]
+    absent = [one for one in found.claims if not _has_told(one)]
     made = [Section("In short", (Bullets(tuple(_short(measured, facts, absent))),))]
     if measured:
         made += [Section("Measured", (_measured(measured),)), *map(_behind, measured)]
@@ -52,12 +60,22 @@ def sections(found: Verdicts) -> list[Section]:
     return made
 
 
+def _has_told(one: Judged) -> bool:
+    """Whether anything was found of a claim; a finding of which every case failed is not."""
+    return any(each.verdict is not Verdict.NOT_MEASURED or each.value is not None for each in one.findings)
+
+
 def _short(measured: Sequence[Judged], facts: Sequence[Judged], absent: Sequence[Judged]) -> Iterable[str]:
     for name, own in (("measured", measured), ("looked up", facts)):
-        counts = {verdict: sum(one.verdict is verdict for one in own) for verdict in Verdict}
-        told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+        told = tally(own)
         yield f"{len(own)} {name}" + (f": {told}" if told else "")
     yield f"{len(absent)} not measured"
+
+
+def tally(own: Sequence[Judged]) -> str:
+    """How many have each verdict: `1 supported, 2 refuted`."""
+    ordered = sorted(own, key=lambda one: list(Verdict).index(one.verdict))
+    return ", ".join(f"{n} {text}" for text, n in Counter(map(plain_text, ordered)).items())
 
 
 def show(found: Verdicts, form: str) -> None:
@@ -133,7 +151,8 @@ def _fact(one: Judged) -> tuple[Inline, ...]:
 def _absent(one: Judged) -> tuple[Inline, ...]:
     bound = bound_text(one.claim)
     claimed = f"{one.claim.text} ({bound})" if bound else one.claim.text
-    return (one.claim.id, claimed, one.takes or one.reason)
+    takes = f"{one.reason}: {one.takes}" if one.findings else one.takes or one.reason
+    return (one.claim.id, claimed, takes)
 
 
 def objection(found: Verdicts, own_file: bool) -> str:
