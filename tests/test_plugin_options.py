@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 from plugin_runs import HEAD, PLUGINS, Runs
@@ -305,3 +307,21 @@ def test_a_family_without_core_cases_is_told_so_under_quick(runs: Runs):
     said = "1 case of other is not core; leave out --quick, or mark some with pytest.mark.core"
     done.stdout.fnmatch_lines([f"ERROR: {said}"])
     assert said in runs.pytest("--quick").outlines  # beside a family that has some
+
+
+def test_the_family_of_the_guide_works_as_it_stands(runs: Runs):
+    guide = (Path(__file__).parents[1] / "docs" / "add-a-family.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    runs.write(code, "bench_matmul", head="")
+    done = runs.pytest("--family", "matmul", "--device", "cpu")
+    assert done.ret == 0
+    done.stdout.no_fnmatch_line("*no MARGIN*")
+    cases = {row["case_id"]: row for row in runs.table("cases")}
+    assert {name: row["status"] for name, row in cases.items()} == {
+        "matmul/host[n=128]": "ok",
+        "matmul/host[n=64]": "ok",
+    }
+    assert {row["margin"] for row in cases.values()} == {0.05}
+    assert cases["matmul/host[n=128]"]["flop"] == 2 * 128**3
+    assert "matrix_nbytes" in str(cases["matmul/host[n=128]"])
+    assert runs.pytest("--family", "matmul", "--device", "cpu", "--quick").parseoutcomes()["passed"] == 2

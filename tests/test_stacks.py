@@ -104,9 +104,16 @@ def test_the_entries_that_the_docs_show_are_entries(tmp_path: Path) -> None:
     assert {entry.kind for entry in kinds.values()} == {"venv", "native", "cudart", "swap", "path", "here"}
     shipped = stacks.load_stacks(SHIPPED)
     for name in ("native-11.8", "native-12.4"):
-        assert packed[name].declared.items() <= shipped[name].declared.items()
+        assert packed[name].declared == shipped[name].declared
+        assert set(shipped[name].requirements) <= set(re.findall(r"[\w.-]+==[\w.+]+", text))  # to download
     named = set(re.findall(r"(?<=--stack )[\w.-]+", text))
     assert named <= set(shipped)
+    pins = set(re.findall(r"[a-z][\w-]+==[\w.+]+", text))
+    assert pins <= set(re.findall(r"[a-z][\w-]+==[\w.+]+", SHIPPED.read_text()))
+    for name, entry in kinds.items():  # shortened, never other than what ships
+        if name in shipped and entry.kind != "here":
+            assert set(entry.requirements) <= set(shipped[name].requirements)
+            assert entry.declared.items() <= shipped[name].declared.items()
 
 
 def test_the_file_is_found_from_a_checkout_and_from_elsewhere(
