@@ -62,6 +62,12 @@ class Subject:
     bridge: Bridge | None = None
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        """What is compared, of a bridge every stack, named as inside its campaign."""
+        named = self.bridge.stacks if self.bridge else (self.comparison.baseline, self.comparison.candidate)
+        return tuple(name.removeprefix(f"{self.comparison.campaign}/") for name in named)
+
+    @property
     def title(self) -> str:
         """What the report says at its head."""
         if self.bridge is not None:
@@ -89,7 +95,10 @@ def write(subject: Subject, out: Path | None = None) -> Path:
 def sentences(subject: Subject) -> list[str]:
     """What belongs to the answer besides the cases: the steps of a bridge, the claims by verdict."""
     judged = subject.campaign.claims if subject.campaign else None
-    found = (bridge_page.answer(subject.bridge) if subject.bridge else "", claims.sentence(judged))
+    found = (
+        bridge_page.answer(subject.bridge) if subject.bridge else "",
+        claims.sentence(judged, subject.sides),
+    )
     return [text for text in found if text]
 
 
@@ -106,7 +115,7 @@ def sections(subject: Subject) -> list[Section]:
             "At a glance",
             (Chart("forest", "Ratio of every case with its interval", charts.forest(comparison)),),
         ),
-        claims.section(campaign.claims, campaign.no_claims),
+        claims.section(campaign.claims, campaign.no_claims, subject.sides),
         families.overview(comparison.cases),
         tables.cases(comparison.cases),
         drift(comparison, data),

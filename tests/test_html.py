@@ -587,13 +587,10 @@ def test_what_canaries_say_of_the_machine(results, changes, text):
 # --- claims
 
 
-def verdicts_of(*verdicts: Verdict) -> Verdicts:
-    findings = [
-        Finding(
-            one, f"because <{one}>", shown="1.18x [1.05, 1.32] as fast", of="conv/op[a=1]", n=5, n_cases=1
-        )
-        for one in verdicts
-    ]
+def verdicts_of(*verdicts: Verdict, sides: tuple[str, str] = ("old", "new")) -> Verdicts:
+    numbers = {"shown": "1.18x [1.05, 1.32] as fast", "of": "conv/op[a=1]", "n": 5, "n_cases": 1}
+    around = {"baseline": sides[0], "candidate": sides[1], **numbers}
+    findings = [Finding(one, f"because <{one}>", **around) for one in verdicts]
     made = [
         Judged(
             Claim(f"c{i}", f"sentence <{i}>", "s", "f", Kind.UP_TO, high=0.3),
@@ -614,11 +611,33 @@ def test_claims_are_in_the_answer_by_verdict_and_in_a_section_each(results):
     subject = report.Subject(comparison, data, report.Campaign(data, found))
     text = writer.page(subject.title, report.sections(subject))
     said = words(text)
-    assert "3 published claims are judged on this campaign: 1 supported, 2 refuted." in said
-    assert "2 more claims are facts that are looked up, or need other measurements" in said
+    assert "3 published claims are judged on these sides: 1 supported, 2 refuted." in said
+    assert "0 more claims are judged on other sides of this campaign, and 2 claims are facts" in said
     assert text.count('<span class="mark refuted">refuted</span>') == 2
     assert "because <supported>; where it was looked up." in said
     assert "no one measured" not in said
+
+
+def test_a_report_shows_the_claims_about_its_own_sides_and_counts_the_others(results):
+    """A claim with findings between several sides is judged by those between these."""
+    comparison, data = asked.compared(["old", "new"], "demo", results, None)
+    (own, *_), (other, *_) = (
+        verdicts_of(verdict, sides=sides).claims
+        for verdict, sides in ((Verdict.SUPPORTED, ("old", "new")), (Verdict.REFUTED, ("way=a", "way=b")))
+    )
+    both = dataclasses.replace(own, verdict=Verdict.MIXED, findings=(*own.findings, *other.findings))
+
+    def said(*claims: Judged) -> str:
+        campaign = report.Campaign(data, Verdicts(claims, ("demo",)))
+        return words(writer.page("t", report.sections(report.Subject(comparison, data, campaign))))
+
+    text = said(both, other)
+    assert "1 published claim is judged on these sides: 1 supported (1 more on other sides" in text
+    assert "because <supported>" in text
+    assert "because <refuted>" not in text
+    text = said(other)
+    assert "published claim is judged" not in text
+    assert "No published claim that this campaign measured is about these sides. 1 more claim is" in text
 
 
 def test_where_no_claim_can_be_judged_the_report_says_why(results, monkeypatch, tmp_path):

@@ -1,49 +1,68 @@
 """Claims judged on a campaign in, their section of its report out, and the sentence that sums it up."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bench_lib.claims.bounds import bound_text
+from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.pages import verdict_text
-from bench_lib.claims.words import Finding, Judged, Kind, Verdict
+from bench_lib.claims.pages import tally, verdict_text
+from bench_lib.claims.words import Finding, Judged, Kind
 from bench_lib.page import Code, Inline, Mark, Number, Section, Table
 
+_NONE = "No published claim that this campaign measured is about these sides. "
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "of", "cases", "n", "why")
 
 
-def sentence(found: Verdicts | None) -> str:
-    """Claims by verdict in a sentence; "" where none could be judged."""
-    ours = _ours(found)
-    if found is None or not ours:
+def sentence(found: Verdicts | None, sides: Collection[str]) -> str:
+    """Claims about these sides by verdict, in a sentence; "" where none could be judged."""
+    ours, others = _split(found, sides)
+    if not ours:
         return ""
-    counts = Counter(one.verdict for one in ours)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     number = "1 published claim is" if len(ours) == 1 else f"{len(ours)} published claims are"
-    return f"{number} judged on this campaign: {told}."
+    more = f" ({others} more on other sides of this campaign)" if others else ""
+    return f"{number} judged on these sides: {tally(ours)}{more}."
 
 
-def section(found: Verdicts | None, why_none: str = "") -> Section | None:
-    """Every claim that the campaign measured something of, or why none could be judged; else None."""
+def section(found: Verdicts | None, why_none: str, sides: Collection[str]) -> Section | None:
+    """Every claim that the campaign measured something of between these sides, and how many between others.
+
+    Where the claims could not be judged, why; None where the campaign measured nothing of any.
+    """
     if why_none:
         return Section("Claims", (f"No claim is judged: {why_none}.",))
-    ours = _ours(found)
-    if found is None or not ours:
+    ours, others = _split(found, sides)
+    if found is None or not (ours or others):
         return None
-    others = len(found.claims) - len(ours)
-    says = (
-        f"Published sentences against what this campaign measured. {others} more claims are facts that are "
-        "looked up, or need other measurements; which, says ",
+    absent = len(found.claims) - len(ours) - others
+    says: Inline = (
+        "Published sentences against what was measured of these sides. " if ours else _NONE,
+        f"{others} more {_are(others)} judged on other sides of this campaign, and {absent} {_are(absent)} "
+        "facts that are looked up, or need other measurements; which, says ",
         Code("cuda-gains claims"),
         ".",
     )
-    return Section("Claims", (says, Table(_HEAD, tuple(row for one in ours for row in _rows(one)), "claims")))
+    rows = tuple(row for one in ours for row in _rows(one))
+    return Section("Claims", (says, Table(_HEAD, rows, "claims")) if rows else (says,))
 
 
-def _ours(found: Verdicts | None) -> list[Judged]:
-    return [
+def _are(number: int) -> str:
+    return "claim is" if number == 1 else "claims are"
+
+
+def _split(found: Verdicts | None, sides: Collection[str]) -> tuple[list[Judged], int]:
+    """The claims as judged between these sides, and how many were judged between others only."""
+    measured = [
         one for one in (found.claims if found else ()) if one.findings and one.claim.kind is not Kind.FACT
     ]
+    between = [_between(one, sides) for one in measured]
+    ours = [one for one in between if one.findings]
+    return ours, len(measured) - len(ours)
+
+
+def _between(one: Judged, sides: Collection[str]) -> Judged:
+    """A claim judged by its findings between these sides alone."""
+    own = [each for each in one.findings if {each.baseline, each.candidate} <= set(sides)]
+    return one if len(own) == len(one.findings) else combined(one.claim, own, one.takes)
 
 
 def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
