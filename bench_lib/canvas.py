@@ -4,6 +4,7 @@ No pyplot: a Figure is made, filled and returned. Text out of results is drawn l
 never read as mathematics.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -76,8 +77,12 @@ def subtitle(axes: Axes, sentences: Sequence[str], columns: int) -> None:
 
 
 def fill(text: str, columns: int) -> str:
-    """`text` made harmless and wrapped."""
-    return textwrap.fill(shown(text, 400), columns)
+    """`text` made harmless and wrapped, between words or between the parameters of a case's name."""
+    return _Wrapper(columns).fill(shown(text, 400))
+
+
+class _Wrapper(textwrap.TextWrapper):
+    wordsep_re = re.compile(r"(\s+|(?<=[,\[/])(?=[A-Za-z]))")
 
 
 def text_inches(texts: Iterable[str]) -> float:

@@ -29,6 +29,7 @@ from bench_lib.canvas import (
     text_inches,
     title,
 )
+from bench_lib.case_names import labels
 from bench_lib.launch_chart import launch_by_runtime as launch_by_runtime
 from bench_lib.model import Case, CaseChange, Change, Comparison
 from bench_lib.runtimes import run_medians
@@ -49,13 +50,17 @@ def forest(comparison: Comparison) -> Figure:
     """
     rows, said = _chosen(comparison.cases)
     canaries = [row for row in comparison.canaries if row.ratio is not None]
-    groups = [("Canaries: no upgrade should move these", canaries)] if canaries else []
-    groups.append(("Cases" if rows else "No case has a ratio", rows))
-    names = [shown(row.case_id) for _, listed in groups for row in listed]
-    n_lines = sum(len(listed) + 1 for _, listed in groups)
-    figure = new_figure(7.6 + max(2.6, text_inches(names)), 2.3 + 0.235 * n_lines)
+    names, of_canaries = (labels([row.case_id for row in some]) for some in (rows, canaries))
+    groups = [("Canaries: no upgrade should move these", canaries, of_canaries.labels)] if canaries else []
+    groups.append(("Cases" if rows else "No case has a ratio", rows, names.labels))
+    lines = [line for *_, told in groups for label in told for line in label.split("\n")]
+    n_rows = sum(len(listed) + 1 for _, listed, _ in groups)
+    pitch = 0.235 if len(lines) == len(rows) + len(canaries) else 0.35  # inches; some labels have two lines
+    figure = new_figure(7.6 + max(2.6, text_inches(lines)), 2.3 + pitch * n_rows)
     axes = figure.subplots()
     _forest_rows(axes, groups)
+    said += [f"In every case: {names.shared}."] if names.shared else []
+    said += [f"In every canary: {of_canaries.shared}."] if of_canaries.shared else []
     _ratio_axis(axes, [*canaries, *rows])
     title(figure, f"{_sides(comparison)}: {counts_text(comparison)}")
     subtitle(axes, [_paired(comparison), *said], 78)
@@ -110,21 +115,21 @@ def _paired(comparison: Comparison) -> str:
     return f"{where}{how_many} {unit[Pairing(comparison.pairing)]}."
 
 
-def _forest_rows(axes: Axes, groups: Iterable[tuple[str, Sequence[CaseChange]]]) -> None:
+def _forest_rows(axes: Axes, groups: Iterable[tuple[str, Sequence[CaseChange], Sequence[str]]]) -> None:
     """Draw the groups downwards: a line for a header, then one a row with its numbers at the right."""
-    labels: list[str] = []
+    lines: list[str] = []
     headers: list[int] = []
-    for header, rows in groups:
-        headers.append(len(labels))
-        labels.append(header)
-        for row in rows:
-            _forest_row(axes, -len(labels), row)
-            labels.append(shown(row.case_id))
-    axes.set_yticks([-line for line in range(len(labels))], labels)
+    for header, rows, named in groups:
+        headers.append(len(lines))
+        lines.append(header)
+        for row, label in zip(rows, named, strict=True):
+            _forest_row(axes, -len(lines), row)
+            lines.append(label)
+    axes.set_yticks([-line for line in range(len(lines))], lines)
     for line in headers:
         axes.get_yticklabels()[line].set_fontweight("bold")
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(0.4 - len(labels), 0.6)
+    axes.set_ylim(0.4 - len(lines), 0.6)
     axes.spines["left"].set_visible(False)
 
 

@@ -101,6 +101,44 @@ def test_a_forest_of_any_size_can_be_read(count):
     assert_readable(charts.forest(comparison(*many(count), canaries=canaries)))
 
 
+def test_long_names_lose_nothing_by_which_they_differ():
+    shared = "batch=64,direction=forward,layout=channels_last,metric=time"
+    named = "cudnn_selection/conv[{},precision={},shape=3x3-256-256-28-depthwise,zeta={}]"
+    cases = [
+        row(named.format(shared, precision, zeta), 0.9 + zeta / 50)
+        for precision in ("fp16", "bf16")
+        for zeta in (1, 2)
+    ]
+    figure = charts.forest(comparison(*cases, canaries=(row("canary/spin[a=1]"),)))
+    assert_readable(figure)
+    shown = labels(figure)
+    assert sum("precision=fp16" in label for label in shown) == 2
+    assert sum("zeta=1" in label for label in shown) == 2
+    assert "canary/spin[a=1]" in shown
+    assert not [label for label in shown if "…" in label or "batch" in label]
+    in_words = f"In every case: {shared.replace(',', ', ')}, shape=3x3-256-256-28-depthwise."
+    assert in_words in " ".join(said(figure).split())
+
+
+def test_a_title_is_broken_between_words_or_parameters():
+    name = "cudnn_selection/conv_by_path[batch=64,layout=nchw,metric=time,precision=fp32]"
+    lines = canvas.fill(f"Mean over {name}", 60).split("\n")
+    assert lines == [
+        "Mean over cudnn_selection/conv_by_path[batch=64,layout=nchw,",
+        "metric=time,precision=fp32]",
+    ]
+    assert "".join(canvas.fill("W" * 150, 60).split("\n")) == "W" * 150
+
+
+def test_a_long_name_alone_is_broken_between_two_parameters():
+    name = "cudnn_selection/conv[" + ",".join(f"parameter{i}=value{i}" for i in range(6)) + "]"
+    figure = charts.forest(comparison(row(name, 0.9)))
+    assert_readable(figure)
+    first, second = labels(figure)[1].split("\n")
+    assert first.endswith(",")
+    assert first + second.strip() == name
+
+
 def test_hostile_and_long_names_are_drawn_as_they_are(tmp_path):
     cases = [row(HOSTILE, 0.9), row("launch/" + "W" * 300, 1.1)]
     made = comparison(*cases)

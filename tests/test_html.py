@@ -182,8 +182,8 @@ def test_steady_times_are_told_before_what_happens_once(tmp_path):
     assert "4 cases were compared: 2 faster, 1 slower, 1 same." in text
     assert re.search(
         r"Of these the biggest gain is `?conv/fprop\[metric=time,shape=3x3\]`? .*, and no case is shown to "
-        r"be slower by more than its margin\. 3 of all are times that a process has once \(first, tuning\): 1 "
-        r"faster, 1 slower; there the biggest gain is `?conv/fprop\[metric=first.*, and the biggest loss is "
+        r"be slower by more than its margin\. 3 of all are times that a process has once \(first, tuning\): "
+        r"1 faster, 1 slower; there the biggest gain is `?conv/fprop\[metric=first.*, and the biggest loss is "
         r"`?conv/fprop\[metric=tuning,shape=3x3",
         text,
     )

@@ -69,7 +69,7 @@ READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
     "calibrate", "thermal.warm", "installations", "contrast", "implementations", "compare", "bridge",
     "rates", "render",
-    "canvas",
+    "canvas", "case_names",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
     "bridge_chart", "bridge_page", "losses", "destination",
     "family_data", "dotplot", "conv_charts", "memory_charts", "compile_charts",
