@@ -183,8 +183,8 @@ def test_steady_times_are_told_before_what_happens_once(tmp_path):
     assert re.search(
         r"Of these the biggest gain is `?conv/fprop\[metric=time,shape=3x3\]`? .*, and no case is shown to "
         r"be slower by more than its margin\. 3 of all are times that a process has once \(first, tuning\): "
-        r"1 faster, 1 slower; there the biggest gain is `?conv/fprop\[metric=first.*, and the biggest loss is "
-        r"`?conv/fprop\[metric=tuning,shape=3x3",
+        r"1 faster, 1 slower; there the biggest gain is `?conv/fprop\[metric=first.*, and the biggest loss "
+        r"is `?conv/fprop\[metric=tuning,shape=3x3",
         text,
     )
     alone = told(made(tmp_path / "alone", measured[1:]))
