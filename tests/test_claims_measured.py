@@ -251,6 +251,7 @@ def test_a_time_is_judged_to_a_share_of_itself(write, judge, seconds, verdict, m
     sides = 'inside = { cudart = "11.8" }\n'
     found = judge(entry("at most", 'value = 100e-6\neffect = "value"', sides=sides))
     assert (found.verdict, found.and_more) == (verdict, more)
+    assert verdict is Verdict.SUPPORTED or "wholly on the worse side" in found.reason
     assert found.findings[0].value == pytest.approx(seconds, rel=0.01)
     assert found.findings[0].shown.split()[1] in ("µs", "ms")
 
@@ -522,6 +523,15 @@ def test_a_number_never_stands_beside_not_measured(tmp_path):
     assert "1 not measured" in none
     assert "it died" in none
     assert "mend it and measure again" in none
+
+
+def test_each_row_of_a_value_names_its_stack(write, tmp_path):
+    write(1.0)
+    path = tmp_path / "claims.toml"
+    path.write_text(entry("at most", 'value = 1.0\neffect = "value"', sides=""))
+    page = run("--results", tmp_path / "results", "--claims", path, "--format", "md").output
+    assert "|  | demo, old | supported |" in page
+    assert "|  | demo, new | supported |" in page
 
 
 def test_json_holds_every_finding(command):

@@ -52,7 +52,7 @@ def _placed(effects: Effects, finding: Finding, bounds: _Bounds) -> Finding:
         why = "the 95 % interval lies wholly on the better side of the claim"
         return replace(finding, verdict=Verdict.SUPPORTED, and_more=True, reason=why)
     if wide[1] < bounds.wide_low:
-        why = "the 95 % interval lies wholly short of the claim"
+        why = "the 95 % interval lies wholly on the worse side of the claim"
         return replace(finding, verdict=Verdict.REFUTED, reason=why)
     near = min((bounds.low, bounds.high), key=lambda bound: abs(float(effects.mean[0]) - bound))
     return unsettled(finding, effects, "the interval reaches across the bound of the claim", near)

@@ -122,7 +122,10 @@ def _claimed(one: Judged) -> str:
 
 
 def _place(finding: Finding) -> str:
-    return ", ".join(part for part in (finding.campaign, finding.group) if part)
+    stack = (
+        finding.baseline if finding.baseline == finding.candidate else ""
+    )  # of a value: there are no sides
+    return ", ".join(part for part in (finding.campaign, stack, finding.group) if part)
 
 
 def _behind(one: Judged) -> Section:
