@@ -25,7 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("filterwarnings", "error")
     # A pytest that a test runs is its own, and benchmarks refuse to run as a part of a parallel one.
-    os.environ.pop("PYTEST_XDIST_WORKER", None)
+    # A parallel run also says how wide its terminal is; what is printed here goes to none.
+    for name in ("PYTEST_XDIST_WORKER", "COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
 

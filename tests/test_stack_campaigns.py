@@ -328,8 +328,10 @@ def test_what_is_wrong_with_a_stack_is_refused_before_its_first_case(gpu_kit: Ki
     assert gpu_kit.table("cases") == []
 
 
-def test_a_driver_too_old_for_a_stack_is_refused(gpu_kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_kit.pack("packed", {})
+def test_a_driver_too_old_for_a_stack_is_refused(gpu_kit: Kit, fake_cuda_built: Path) -> None:
+    library = gpu_kit.pack("packed", {}) / fake.runtime_name("14.0.1")
+    library.parent.mkdir(parents=True)
+    shutil.copy(fake.build_runtime(fake_cuda_built, "14.0.1"), library)
     gpu_kit.write('[packed]\nkind = "path"\nfolder = "packed"\ndeclared = { cudart = "14.0" }\n')
     gpu_kit.bench("def bench_a(bench):\n    bench.record(Series((1.0,)))\n")
     assert gpu_kit.run("packed", device="cuda") == 4
