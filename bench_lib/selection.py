@@ -25,6 +25,7 @@ MARKERS = (
     "core(**params): a case of --quick: always, or where the named parameters have these values",
     "full(**params): a case that is measured with --full only, alike",
     "margin(value, **params): the case's smallest change that matters, instead of its file's MARGIN",
+    "needs_gpu(**params): a case that is skipped without a GPU, alike; the fixture gpu says it too",
     "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
 )
 BUDGET_SECONDS = 120.0
@@ -40,12 +41,12 @@ def is_case(item: pytest.Item) -> bool:
 
 
 def needs_gpu(item: pytest.Item) -> bool:
-    """Whether the item asks for the GPU by name."""
-    return GPU_FIXTURE in getattr(item, "fixturenames", ())
+    """Whether the item asks for the GPU by name, or is marked as a GPU's."""
+    return GPU_FIXTURE in getattr(item, "fixturenames", ()) or _marked(item, "needs_gpu")
 
 
 def needing_gpu(items: Sequence[pytest.Item]) -> str:
-    """The families of items that ask for the GPU by name, and how many of their cases do."""
+    """The families of items that need the GPU, and how many of their cases do."""
     need = Counter(family(item) for item in items if needs_gpu(item))
     of = Counter(map(family, items))
     return ", ".join(f"{name} ({n} of {of[name]} cases)" for name, n in need.items())

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 FAMILY = "allreduce"
 MARGIN = 0.05
-pytestmark = pytest.mark.budget(500)  # of the first case; the driver may have to compile an NCCL
+pytestmark = [
+    pytest.mark.needs_gpu(backend="nccl"),
+    pytest.mark.budget(500),  # of the first case; the driver may have to compile an NCCL
+]
 
 SIZES, BIG = sizes(8, GIB), [2 * GIB, 4 * GIB]
 CORE = [8, 64 * KIB, MIB, 64 * MIB]

@@ -190,6 +190,7 @@ def record_first(bench, setup: Setup, execution: str, metric: str, first, steady
         bench.fact("payback", "never: the compiled step is not faster")
 
 
+@pytest.mark.needs_gpu(batch=[32, 64, 128, 256])
 @pytest.mark.parametrize(PARAMS, list(rows_of_resnet50()))
 def bench_resnet50(bench, request, mode, batch, precision, layout, execution, metric) -> None:
     """The whole network: images of 224 x 224, 1000 classes, SGD with momentum."""

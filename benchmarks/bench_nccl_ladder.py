@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 FAMILY = "nccl_ladder"
 MARGIN = 0.02
-pytestmark = pytest.mark.budget(500)  # of the first case; the driver may have to compile an NCCL
+pytestmark = [
+    pytest.mark.needs_gpu,
+    pytest.mark.budget(500),  # of the first case; the driver may have to compile an NCCL
+]
 BASELINE = "2.21.5+cu11"  # where it is not at hand, the lowest version that is
 SIZES = sizes(8, 256 * MIB)
 CORE = [8, 64 * KIB, MIB, 64 * MIB]

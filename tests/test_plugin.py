@@ -276,6 +276,26 @@ def test_a_run_that_measured_nothing_is_green_and_says_so_in_valid_json(runs: Ru
     )
 
 
+def test_the_banner_names_cases_that_are_marked_as_a_gpus(runs: Runs):
+    runs.write(
+        """
+from bench_lib.errors import Unavailable
+
+@pytest.mark.needs_gpu(backend="nccl")
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def bench_sum(bench, backend):
+    if backend == "nccl":
+        raise Unavailable("no GPU")
+    bench.record(Series((1.0,)))
+"""
+    )
+    done = runs.pytest()
+    done.assert_outcomes(passed=1, skipped=1)
+    done.stdout.fnmatch_lines(
+        ["cuda-gains: skipped, because they measure the GPU itself: made (1 of 2 cases)"]
+    )
+
+
 def test_what_a_case_can_ask_and_the_timings_on_the_cpu(runs: Runs):
     runs.write(
         """
