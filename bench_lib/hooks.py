@@ -46,7 +46,7 @@ class Hooks:
         self.active = False  # whether this session measures
         self._ours = False  # whether there were benchmarks among what was collected
         self._cases: set[str] = set()  # node ids
-        self._lost = ""  # which families --quick leaves nothing of
+        self._lost = ""  # which families nothing is left of, and why
         self._json_written = False
         self._errors: list[BaseException] = []
 
@@ -89,7 +89,10 @@ class Hooks:
             kept = selection.select(items, asked.families, asked.quick, asked.full)
             self._lost = selection.not_core(items, asked.families) if asked.quick else ""
             kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
-            selection.check([item for item in kept if selection.is_case(item)])
+            cases = [item for item in kept if selection.is_case(item)]
+            selection.check(cases)
+            if not (cases or self._lost or task.skip):
+                self._lost = selection.not_named(items, asked.families)
         dropped = [item for item in items if item not in set(kept)]
         if dropped:
             config.hook.pytest_deselected(items=dropped)

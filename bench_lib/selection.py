@@ -26,6 +26,7 @@ MARKERS = (
     "full(**params): a case that is measured with --full only, alike",
     "margin(value, **params): the case's smallest change that matters, instead of its file's MARGIN",
     "needs_gpu(**params): a case that is skipped without a GPU, alike; the fixture gpu says it too",
+    "opt_in: a case that is measured only where --family names its family, because it starts a service, say",
     "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
 )
 BUDGET_SECONDS = 120.0
@@ -124,7 +125,8 @@ def select(
 
 def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bool) -> bool:
     core, only_full = _marked(item, "core"), _marked(item, "full")
-    if families and family(item) not in families:
+    named = family(item) in families
+    if not named and (families or _marked(item, "opt_in")):
         return False
     return core if quick else (full or not only_full)
 
@@ -202,9 +204,20 @@ def without_margin(items: Iterable[pytest.Item]) -> list[str]:
     return sorted({family(item) for item in items if not hasattr(_module(item), "MARGIN")})
 
 
+def not_named(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
+    """Which families are left out because nobody named them, as a sentence; "" where there are none."""
+    found = {family(item) for item in items if is_case(item) and _marked(item, "opt_in")} - set(families)
+    named = " ".join(f"--family {name}" for name in sorted(found))
+    return f"{', '.join(sorted(found))} runs only where it is named: {named}" if found else ""
+
+
 def not_core(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
     """Which families --quick leaves nothing of, as a sentence; "" where each has a core case."""
-    cases = [item for item in items if is_case(item) and (not families or family(item) in families)]
+    cases = [
+        item
+        for item in items
+        if is_case(item) and (family(item) in families or not (families or _marked(item, "opt_in")))
+    ]
     left = {family(item) for item in cases if _marked(item, "core")}
     lost = Counter(family(item) for item in cases if family(item) not in left)
     said = ", ".join(f"{n} case{'s' if n > 1 else ''} of {name}" for name, n in lost.items())

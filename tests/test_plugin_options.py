@@ -25,6 +25,10 @@ def bench_always(bench):
 def bench_full(bench):
     bench.record(Series((1.0, 2.0)))
 """
+OPT_IN = HEAD.replace('"made"', '"asked"') + (
+    "pytestmark = pytest.mark.opt_in\n\n@pytest.mark.core\n@pytest.mark.full\n"
+    "def bench_it(bench):\n    bench.record(Series((1.0,)))\n"
+)
 OTHER = HEAD.replace('"made"', '"other"') + "def bench_it(bench):\n    bench.record(Series((1.0,)))\n"
 PLAIN = "def test_plain():\n    assert True\n"
 
@@ -34,6 +38,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs(pytester, monkeypatch)
     runs.write(GRID)
     runs.write(OTHER, "bench_other", head="")
+    runs.write(OPT_IN, "bench_asked", head="")
     runs.write(PLAIN, "test_plain", head="")
     return runs
 
@@ -54,6 +59,8 @@ CORE = grid((1, "a"), (2, "a"), (9, "a"), (9, "b"))
         (("--full",), SMALL | LARGE | {"made/always", "made/full", "other/it"}),
         (("--quick",), CORE | {"made/always"}),
         (("--family=other",), {"other/it"}),
+        (("--family=asked", "--full"), {"asked/it"}),
+        (("--family=asked", "--family=other", "--quick"), {"asked/it"}),
         (("--family=other", "--family=made", "--quick"), CORE | {"made/always"}),
     ],
 )
@@ -65,9 +72,15 @@ def test_what_is_selected(runs: Runs, options, expected):
     assert run["policy"] == ("quick" if "--quick" in options else "default")
 
 
+def test_a_family_that_wants_to_be_named_says_so_when_nothing_else_is_there(runs: Runs):
+    done = runs.pytest("bench_asked.py")
+    assert not runs.table("cases")
+    done.stdout.fnmatch_lines(["ERROR: asked runs only where it is named: --family asked"])
+
+
 REFUSED = {
-    "--family=othr": "there is no family 'othr'; did you mean 'other'? Known are made, other",
-    "--family=xyz": "there is no family 'xyz'; known are made, other",
+    "--family=othr": "there is no family 'othr'; did you mean 'other'? Known are asked, made, other",
+    "--family=xyz": "there is no family 'xyz'; known are asked, made, other",
     "--stack=her": "there is no stack 'her'; did you mean 'here'?",
     "--campaign=a/b": "campaign name 'a/b' has characters that a folder name should not have*",
     "--wheels=nowhere": "the folder of --wheels, nowhere, does not exist; name the one with the wheels",
@@ -198,6 +211,7 @@ def test_a_plain_suite_is_not_disturbed(runs: Runs, monkeypatch):
     """No run, no file, no word; not even with processes side by side or a fixture of the same name."""
     (runs.path / "bench_made.py").unlink()
     (runs.path / "bench_other.py").unlink()
+    (runs.path / "bench_asked.py").unlink()
     runs.write(
         "import pytest\n"
         "@pytest.fixture\n"
