@@ -54,7 +54,7 @@ def locate_cudnn(stack: StackEntry) -> CudnnLibraries:
         return CudnnLibraries(found[0], tuple(dict.fromkeys(folders)))
     if stack.kind != "here":
         raise NotApplicable(f"stack {stack.name} holds no cuDNN")
-    known = _ldconfig()
+    known = known_to_ldconfig()
     if cudnn := [path for path in known if path.name.startswith("libcudnn.so.")]:
         return CudnnLibraries(cudnn[0], tuple(dict.fromkeys(path.parent for path in known)))
     raise Unavailable(
@@ -67,7 +67,8 @@ def _lib(place: Path, part: str) -> list[Path]:
     return sorted(place.glob(f"{part}/lib"))
 
 
-def _ldconfig() -> list[Path]:
+def known_to_ldconfig() -> list[Path]:
+    """The cuDNN, cuBLAS and NVRTC files that the loader of this machine knows."""
     command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
     if not command:
         return []

@@ -12,6 +12,7 @@ FAMILIES = {
     "amp_conv": "convolutions and training steps in fp32, TF32, fp16 and bf16",
     "cudnn_selection": "what cudnn.benchmark gains and costs, and which kernels run",
     "unified_memory": "page migration by faults, prefetch and advice beside plain copies",
+    "mps": "several processes on one GPU, time-sliced and under NVIDIA's multi-process service",
     "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
 }
 METRICS = {
@@ -36,6 +37,9 @@ METRICS = {
     "fault": "one page fault of the GPU: what a hop more costs in a dependent chain of faults",
     "hop": "one access of a dependent chain of reads",
     "alloc": "one allocation",
+    "per_request": "wall time in which some client's request is done: one over the throughput of all",
+    "latency": "one request for its client: the median over the clients of their medians",
+    "latency_p99": "99th percentile over the requests of all clients",
     "free": "one release of an allocation",
     "cudnn_selection/first": "the first call of a fresh process, after a convolution of another shape",
     "unified_memory/step": "moving all weights to the GPU, its pass over them, back, and the CPU's pass",
@@ -56,6 +60,9 @@ QUANTITIES = {
     "compile_seconds": "what the first step took longer than eager's",
     "payback_steps": "steps until the compiled ones have made up for that",
     "payback_batches": "batches until tuned convolutions have made up for their tuning",
+    "requests_a_window": "requests that all clients did in one window",
+    "slowest_client_seconds": "median latency of the slowest client",
+    "fastest_client_seconds": "median latency of the fastest client",
     "cycles_a_hop": "SM cycles of one access of a dependent chain of reads",
 }
 _OWN = "defined in the family's benchmark file"

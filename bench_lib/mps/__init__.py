@@ -1,0 +1,1 @@
+"""Several processes on one GPU: time-sliced, and as clients of NVIDIA's multi-process service (MPS)."""
