@@ -1,25 +1,24 @@
 """The first step of a fresh process, with caches of its own; and the memory that one arm needs.
 
-A cold first step finds its caches empty, a warm one finds what a cold one left. The child holds one
-arm and nothing else, so its peak is that arm's.
+A cold first step finds its caches empty, a warm one finds what a cold one left. The process holds one
+arm and nothing else, so its peak is that arm's. Several can be brought up side by side: each waits,
+its arm made, until it is asked for its step.
 """
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from bench_lib import compile_preflight
 from bench_lib.compiled_model import EAGER, NULL, check_compiled, count
-from bench_lib.errors import CaseTimeout, CudaGainsError
-from bench_lib.executions import told
+from bench_lib.errors import CudaGainsError
 from bench_lib.precision import in_precision
 from bench_lib.training import Arm, Setup
+from bench_lib.worker import Worker
 
 CHILD_SECONDS = 900.0
 _STEPS_TO_SETTLE = 3  # CUDA graphs are recorded in the second and third step
@@ -48,55 +47,48 @@ def default_caches(torch_version: str) -> Path:
     return Path(root) / "cuda-gains" / "compile" / torch_version
 
 
-def first_step(setup: Setup, execution: str, device: str, caches: Path, cold: bool) -> First:
-    """Run the child. `cold` promises that `caches` is empty, and the child's hits are held to it.
+class FirstStep:
+    """A process with one arm whose first step has not been taken yet; `start` does not wait for it."""
 
-    Raises Unavailable without what compiling needs, CaseTimeout for a child that does not end,
-    MemoryError for one that ran out of memory, else CudaGainsError with what it said.
-    """
-    if execution not in (EAGER, NULL):
-        compile_preflight.check(device)
-    request = json.dumps({"setup": setup.text(), "execution": execution, "device": device})
-    command = [sys.executable, "-m", "bench_lib.compile_children", request]
-    environment = {**os.environ, **cache_environment(caches)}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=CHILD_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise CaseTimeout(
-            f"the child that takes the first step of {execution} did not end within {CHILD_SECONDS:.0f} s"
-        ) from None
-    first = _answer(done, execution)
-    if cold and first.cache_hits:
-        raise CudaGainsError(
-            f"the caches of a cold first step gave {first.cache_hits} hits, expected none; "
-            "is a remote cache of Inductor set up in the environment?"
-        )
-    return first
+    def __init__(self, setup: Setup, execution: str, device: str, caches: Path) -> None:
+        self._execution, self._device = execution, device
+        # Older torches compile in processes that they fork, which a daemon may not.
+        self._worker = Worker(waiting_arm, setup, execution, device, caches, daemon=False)
+        self.start, self.up, self.close = self._worker.start, self._worker.up, self._worker.close
 
+    def take(self, cold: bool) -> First:
+        """Take it, and end the process. `cold` promises empty caches, and its hits are held to that.
 
-def _answer(done: "subprocess.CompletedProcess[str]", execution: str) -> First:
-    try:
-        answer = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise CudaGainsError(
-            f"the child that takes the first step of {execution} ended with {done.returncode}: {last}"
-        ) from None
-    if "error" in answer:
-        raise MemoryError(answer["error"]) if answer["memory"] else CudaGainsError(answer["error"])
-    return First(**answer)
+        Raises Unavailable without what compiling needs, CaseTimeout for a process that does not
+        answer, MemoryError for one that ran out of memory, else CudaGainsError with what it said.
+        """
+        try:
+            if self._execution not in (EAGER, NULL):
+                compile_preflight.check(self._device)
+            first: First = self._worker.ask(None, CHILD_SECONDS)
+        finally:
+            self.close()
+        if cold and first.cache_hits:
+            raise CudaGainsError(
+                f"the caches of a cold first step gave {first.cache_hits} hits, expected none; "
+                "is a remote cache of Inductor set up in the environment?"
+            )
+        return first
 
 
-def take(setup: Setup, execution: str, device: str) -> First:
-    """The child's work: the first step timed, then a few more for the peak of memory."""
+def waiting_arm(setup: Setup, execution: str, device: str, caches: Path) -> Callable[[None], First]:
+    """In the process: the arm, made; what is returned takes its first step."""
+    os.environ.update(cache_environment(caches))
     import torch
 
-    with in_precision(torch, setup.precision, device) as effect:
-        arm = Arm(setup, execution, device)
-        synchronize = torch.cuda.synchronize if device == "cuda" else _nothing
-        synchronize()
+    held = ExitStack()  # for the life of the process
+    effect = held.enter_context(in_precision(torch, setup.precision, device))
+    arm = Arm(setup, execution, device)
+    synchronize = torch.cuda.synchronize if device == "cuda" else _nothing
+    synchronize()
+
+    def take(_: None, held: ExitStack = held) -> First:
+        """The first step timed, then a few more for the peak of memory."""
         begin = perf_counter()
         arm.step()
         synchronize()
@@ -104,7 +96,9 @@ def take(setup: Setup, execution: str, device: str) -> First:
         done = count(torch)
         check_compiled(done, execution)
         peak = _peak(torch, arm) if device == "cuda" else {}
-    return First(seconds, done.cache_hits, done.cache_misses, peak, {**effect.facts(), **done.facts()})
+        return First(seconds, done.cache_hits, done.cache_misses, peak, {**effect.facts(), **done.facts()})
+
+    return take
 
 
 def _peak(torch: Any, arm: Arm) -> dict[str, float]:
@@ -124,18 +118,3 @@ def _peak(torch: Any, arm: Arm) -> dict[str, float]:
 
 def _nothing() -> None:
     return None
-
-
-def main() -> None:
-    """Print what was seen, or the error in one sentence, as one line of JSON."""
-    request = json.loads(sys.argv[1])
-    try:
-        answer = asdict(take(Setup.of(request["setup"]), request["execution"], request["device"]))
-    except Exception as error:  # the parent shows it as the end of its case
-        said = told(request["execution"], error)
-        answer = {"error": str(said), "memory": isinstance(said, MemoryError)}
-    print(json.dumps(answer))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

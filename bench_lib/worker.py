@@ -27,10 +27,11 @@ class Worker:
 
     `make` is a module-level function. A worker that passes its limit or fails in another way than
     by an answer about the case is ended, and the next request starts a fresh one.
+    `daemon=False` for a handler that starts processes of its own by multiprocessing.
     """
 
-    def __init__(self, make: Callable[..., Handler], *arguments: Any) -> None:
-        self._make, self._arguments = make, arguments
+    def __init__(self, make: Callable[..., Handler], *arguments: Any, daemon: bool = True) -> None:
+        self._make, self._arguments, self._daemon = make, arguments, daemon
         self._process: Any = None
         self._connection: Connection[Any, Any] | None = None
         self._is_up = False
@@ -43,7 +44,7 @@ class Worker:
         context.set_forkserver_preload(["torch"])
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, self._make, self._arguments), daemon=True
+            target=_serve, args=(theirs, self._make, self._arguments), daemon=self._daemon
         )
         self._process.start()
         theirs.close()

@@ -9,6 +9,8 @@ caches that one left. Read the gain with `--contrast execution=eager:compiled`. 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from statistics import median
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from bench_lib.compile_children import First
     from bench_lib.executions import Outcome
+    from bench_lib.model import Policy
     from bench_lib.training import Setup
 
 FAMILY = "compile_resnet50"
@@ -93,6 +96,11 @@ def rows_of_bottleneck() -> Iterator[object]:
     yield from (pytest.param(*row, marks=pytest.mark.full) for row in more)
 
 
+def shorter(policy: Policy) -> Policy:
+    """The run's policy with half its time: what is asked is a ratio within turns, known after few."""
+    return replace(policy, budget_seconds=policy.budget_seconds / 2)
+
+
 @pytest.fixture(scope="module")
 def caches(torch: ModuleType) -> Iterator[None]:
     """Compiled code of steady arms is kept from run to run, apart for each torch."""
@@ -119,19 +127,33 @@ def steady(request, caches, on_gpu: bool, bench_policy, order_seed: int) -> Call
         names = grid.get((setup.mode, setup.batch, str(setup.precision), setup.layout), QUICK)
         clock, device = (gpu, "cuda") if gpu else (HostClock(), "cpu")
         telemetry = gpu.telemetry if gpu else None
-        return executions.measure(setup, names, device, clock, bench_policy, order_seed, telemetry)
+        return executions.measure(setup, names, device, clock, shorter(bench_policy), order_seed, telemetry)
 
     return lambda setup, execution: measured(setup)[execution]
 
 
 @pytest.fixture(scope="module")
-def first(torch, on_gpu: bool, tmp_path_factory) -> Callable[[Setup, str, str], First | Exception]:
-    """What a child's first step gave, by execution and metric; a warm one follows its cold one."""
-    from bench_lib.compile_children import first_step
+def first(torch, on_gpu: bool, tmp_path_factory) -> Iterator[Callable[[Setup, str, str], First | Exception]]:
+    """What a process's first step gave, by execution and metric; a warm one follows its cold one."""
+    from bench_lib.compile_children import FirstStep
+
+    started: list[FirstStep] = []
 
     @cache
-    def caches_of(setup: Setup, execution: str):
-        return tmp_path_factory.mktemp("caches")
+    def waiting(setup: Setup) -> dict[tuple[str, str], FirstStep]:
+        """The processes of a set-up, brought up side by side: one by one they cost ten seconds each."""
+        caches = {execution: tmp_path_factory.mktemp("caches") for execution in QUICK}
+        made = {
+            (execution, metric): FirstStep(setup, execution, "cuda" if on_gpu else "cpu", caches[execution])
+            for execution, metric in FIRST
+        }
+        started.extend(made.values())
+        for one in made.values():
+            one.start()
+        for one in made.values():
+            with suppress(Exception):  # it says so when it is asked
+                one.up()
+        return made
 
     @cache
     def take(setup: Setup, execution: str, metric: str) -> First | Exception:
@@ -139,13 +161,13 @@ def first(torch, on_gpu: bool, tmp_path_factory) -> Callable[[Setup, str, str], 
         try:
             if not cold:
                 result(take(setup, execution, "first_cold"))
-            return first_step(
-                setup, execution, "cuda" if on_gpu else "cpu", caches_of(setup, execution), cold
-            )
+            return waiting(setup)[execution, metric].take(cold)
         except Exception as error:
             return error
 
-    return take
+    yield take
+    for one in started:
+        one.close()
 
 
 def result(outcome):

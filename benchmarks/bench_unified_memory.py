@@ -76,7 +76,7 @@ def planned() -> Iterator[Any]:
 def shorter(policy: Policy) -> Policy:
     """The run's policy for samples of up to half a second: fewer, and a bounded warm-up."""
     samples = min(policy.samples, 25)
-    return replace(policy, samples=samples, budget_seconds=0.7, warmup_seconds=0.02, max_warmup_seconds=0.3)
+    return replace(policy, samples=samples, budget_seconds=0.4, warmup_seconds=0.02, max_warmup_seconds=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench_lib import compile_children
-from bench_lib.compile_children import cache_environment, default_caches, first_step
-from bench_lib.errors import CaseTimeout, CudaGainsError, Unavailable
+from bench_lib.compile_children import First, FirstStep, cache_environment, default_caches
+from bench_lib.errors import CudaGainsError, Unavailable
 from bench_lib.executions import measure
 from bench_lib.model import Policy
 from bench_lib.precision import Precision
@@ -23,6 +23,10 @@ FILE = "benchmarks/bench_compile_resnet50.py"
 INFER = Setup("bottleneck", "infer", 4, Precision.FP32, "channels_last")
 TRAIN = Setup("bottleneck", "train", 4, Precision.FP32, "channels_last")
 POLICY = Policy("test", samples=8, budget_seconds=5.0, min_samples=5, max_warmup_seconds=0.2)
+
+
+def first_step(setup, execution, device, caches, cold):
+    return FirstStep(setup, execution, device, caches).take(cold)
 
 
 @pytest.fixture(scope="module")
@@ -157,88 +161,54 @@ def test_a_cold_and_a_warm_training_step(torch, tmp_path):
     assert warm.seconds < cold.seconds / 2
 
 
-class Calls:
-    """Stands for subprocess.run: keeps what it was asked, and plays one end."""
+class Told:
+    """Stands for a worker: plays one answer."""
 
-    def __init__(self, stdout="", stderr="", returncode=0, raises=None):
-        self.done = subprocess.CompletedProcess([], returncode, stdout, stderr)
-        self.raises = raises
+    def __init__(self, answer):
+        self.answer, self.asked, self.closed = answer, 0, False
 
-    def __call__(self, command, **options):
-        self.command, self.options = command, options
-        if self.raises:
-            raise self.raises
-        return self.done
+    def __call__(self, make, *arguments, daemon):
+        return self
 
+    def start(self):
+        pass
 
-def ending(monkeypatch, **how):
-    calls = Calls(**how)
-    monkeypatch.setattr(compile_children.subprocess, "run", calls)
-    monkeypatch.setattr(compile_children.compile_preflight, "check", lambda device: None)
-    return calls
+    up = start
 
+    def ask(self, request, seconds):
+        self.asked += 1
+        return self.answer
 
-ANSWER = json.dumps({"seconds": 2.5, "cache_hits": 0, "cache_misses": 1, "quantities": {}, "facts": {}})
-
-
-def test_the_child_gets_every_cache_under_the_folder_given(monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/of/the/caller")
-    monkeypatch.setenv("TRITON_CACHE_DIR", "/of/the/caller")
-    monkeypatch.setenv("CUDA_CACHE_PATH", "/of/the/caller")
-    calls = ending(monkeypatch, stdout=f"a library said hello\n{ANSWER}\n")
-    assert first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True).seconds == 2.5
-    environment = calls.options["env"]
-    assert environment["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
-    assert environment["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
-    assert environment["CUDA_CACHE_PATH"] == str(tmp_path / "driver")
-    assert environment["PATH"] == os.environ["PATH"]
-    assert calls.command[:3] == [sys.executable, "-m", "bench_lib.compile_children"]
-    request = json.loads(calls.command[3])
-    assert Setup.of(request["setup"]) == TRAIN
-    assert (request["execution"], request["device"]) == ("compiled", "cuda")
+    def close(self):
+        self.closed = True
 
 
 def test_a_cold_first_step_that_finds_something_is_refused(monkeypatch, tmp_path):
     """As with a remote cache of Inductor; the warm one is meant to find something."""
-    ending(monkeypatch, stdout=ANSWER.replace('"cache_hits": 0', '"cache_hits": 3'))
+    told = Told(First(2.5, cache_hits=3, cache_misses=0))
+    monkeypatch.setattr(compile_children, "Worker", told)
+    monkeypatch.setattr(compile_children.compile_preflight, "check", lambda device: None)
     with pytest.raises(CudaGainsError, match="3 hits, expected none"):
         first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
+    assert told.closed
     assert first_step(TRAIN, "compiled", "cuda", tmp_path, cold=False).cache_hits == 3
 
 
-def test_a_child_that_does_not_end(monkeypatch, tmp_path):
-    ending(monkeypatch, raises=subprocess.TimeoutExpired("python", 1))
-    with pytest.raises(CaseTimeout, match="first step of compiled did not end"):
-        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
-
-
-def test_a_child_that_dies(monkeypatch, tmp_path):
-    ending(monkeypatch, returncode=-11, stderr="Fatal Python error\nSegmentation fault")
-    with pytest.raises(CudaGainsError, match="ended with -11: Segmentation fault"):
-        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
-
-
-@pytest.mark.parametrize(("memory", "kind"), [(True, MemoryError), (False, CudaGainsError)])
-def test_a_child_that_says_why(monkeypatch, tmp_path, memory, kind):
-    ending(monkeypatch, stdout=json.dumps({"error": "compiled: it went wrong", "memory": memory}))
-    with pytest.raises(kind, match=r"^compiled: it went wrong$"):
-        first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
-
-
-def test_an_error_in_the_child_comes_as_one_sentence(torch, tmp_path):
+def test_an_error_in_the_process_comes_as_one_sentence(torch, tmp_path):
     wrong = Setup("bottleneck", "infer", -1, Precision.FP32, "channels_last")
-    with pytest.raises(CudaGainsError, match="eager: RuntimeError") as caught:
+    with pytest.raises(CudaGainsError, match="RuntimeError") as caught:
         first_step(wrong, "eager", "cpu", tmp_path, cold=True)
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_compiler_no_child_is_started(monkeypatch, tmp_path):
+def test_without_a_compiler_no_step_is_taken(monkeypatch, tmp_path):
+    told = Told(None)
     monkeypatch.setenv("CXX", "/nowhere/c++")
-    monkeypatch.setattr(
-        compile_children.subprocess, "run", lambda *a, **k: pytest.fail("a child was started")
-    )
+    monkeypatch.setattr(compile_children, "Worker", told)
     with pytest.raises(Unavailable, match="CXX"):
         first_step(INFER, "compiled", "cpu", tmp_path, cold=True)
+    assert told.closed
+    assert not told.asked
 
 
 def test_steady_caches_are_apart_for_each_torch(monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from bench_lib.compile_children import first_step
+from bench_lib.compile_children import FirstStep
 from bench_lib.executions import measure
 from bench_lib.gpu import Gpu, detect
 from bench_lib.model import Policy
@@ -96,9 +96,9 @@ def test_tf32_is_in_effect_in_all_arms(gpu):
 @pytest.mark.slow
 @pytest.mark.parametrize("setup", [TRAIN, INFER])
 def test_first_steps_and_the_memory_of_one_arm(gpu, tmp_path, setup):
-    eager = first_step(setup, "eager", "cuda", tmp_path / "eager", cold=True)
-    cold = first_step(setup, "compiled", "cuda", tmp_path / "compiled", cold=True)
-    warm = first_step(setup, "compiled", "cuda", tmp_path / "compiled", cold=False)
+    eager = FirstStep(setup, "eager", "cuda", tmp_path / "eager").take(cold=True)
+    cold = FirstStep(setup, "compiled", "cuda", tmp_path / "compiled").take(cold=True)
+    warm = FirstStep(setup, "compiled", "cuda", tmp_path / "compiled").take(cold=False)
     assert eager.seconds < warm.seconds < cold.seconds
     assert warm.cache_hits > 0
     assert any((tmp_path / "compiled" / "triton").rglob("*.cubin"))
