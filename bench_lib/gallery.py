@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from bench_lib.allreduce_charts.drawing import allreduce, nccl_versions
 from bench_lib.compile_charts import compile_first_step, compile_speed_up
 from bench_lib.conv_charts import precision_speed_up, tuning
+from bench_lib.cross_check_chart import cross_check
 from bench_lib.errors import UsageError
 from bench_lib.family_data import by_stack, of_family
 from bench_lib.launch_chart import launch_by_runtime
@@ -34,6 +35,7 @@ _COMPILE = "torch.compile: what it gives and costs"
 _PRECISION, _TUNING = "Speed-up over fp32 and share of the peak", "Gain and cost of cudnn.benchmark"
 _MIGRATION, _EXCHANGE = "Bandwidth of migration and copies", "Cost of exchanging parameters, and of a fault"
 _ALLREDUCE = "AllReduce: latency and bandwidth by size"
+_CROSS, _BESIDE = "Cross-check with nvbench", "nvbench's times over ours, of the same work"
 _BY_SIZE, _VERSIONS = "AllReduce by size of the message", "AllReduce by version of NCCL, in turns"
 _COMPILED, _FIRST = "Speed-up of compiled over eager", "First step cold and warm, and when it has paid"
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -45,6 +47,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "parameter-exchange": Kind(_MEMORY, _EXCHANGE, exchange, "unified_memory"),
         "compile-speed-up": Kind(_COMPILE, _COMPILED, compile_speed_up, "compile_resnet50"),
         "compile-first-step": Kind(_COMPILE, _FIRST, compile_first_step, "compile_resnet50"),
+        "cross-check": Kind(_CROSS, _BESIDE, cross_check, "cross_check"),
         "allreduce": Kind(_ALLREDUCE, _BY_SIZE, allreduce),
         "nccl-versions": Kind(_ALLREDUCE, _VERSIONS, nccl_versions),
     }

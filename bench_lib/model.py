@@ -76,6 +76,8 @@ class Timing(StrEnum):
     HOST = "host"
     NATIVE = "native"
     FAKE = "fake"
+    NVBENCH_COLD = "nvbench cold samples"  # these two by nvbench, for the family cross_check
+    NVBENCH_BATCH = "nvbench batch mean"
 
 
 class Flag(StrEnum):

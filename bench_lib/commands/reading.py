@@ -38,6 +38,7 @@ class Chart(StrEnum):
     PARAMETER_EXCHANGE = "parameter-exchange"
     COMPILE_SPEED_UP = "compile-speed-up"
     COMPILE_FIRST_STEP = "compile-first-step"
+    CROSS_CHECK = "cross-check"
     ALLREDUCE = "allreduce"
     NCCL_VERSIONS = "nccl-versions"
 

@@ -14,6 +14,7 @@ FAMILIES = {
     "unified_memory": "page migration by faults, prefetch and advice beside plain copies",
     "mps": "several processes on one GPU, time-sliced and under NVIDIA's multi-process service",
     "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
+    "cross_check": "the same work timed by this suite and by nvbench: do two rulers agree?",
 }
 METRICS = {
     "submit": "host time of the call that starts the work, with the queue far from full",
@@ -24,6 +25,8 @@ METRICS = {
     "instantiate": "making an executable graph from a graph",
     "total": "launching a whole graph and waiting for its end",
     "time": "the duration of one call of the case",
+    "cold": "device time of one call on a flushed L2",
+    "batch": "device time of a call, many of them back to back",
     "step": "one training step (forward, backward, optimizer), or one batch of inference",
     "forward": "of a training step, the forward pass and the loss",
     "backward": "of a training step, the backward pass",
