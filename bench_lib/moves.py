@@ -84,6 +84,24 @@ class Moves:
         }
         return moves[direction, way](order, access, advise)
 
+    @contextmanager
+    def advised(self, advise: str) -> Iterator[None]:
+        """The block under one advice (`none`, or a key of ADVICE), which is taken back afterwards.
+
+        What SetAccessedBy mapped stays mapped when it is unset, and a GPU that reaches a page where it
+        is never makes it move; a page that goes to the GPU loses such a mapping.
+        """
+        advice = ADVICE.get(advise)
+        if advice is None:
+            yield
+            return
+        self._managed.advise(self._block.address, self._block.nbytes, advice)
+        try:
+            yield
+        finally:
+            self._managed.unadvise(self._block.address, self._block.nbytes, advice)
+            self._prefetch_to_gpu()
+
     def _faults_to_gpu(self, order: str, access: str, advise: str) -> Move:
         def act() -> None:
             self._block.touch_by_gpu(order, access)
@@ -150,19 +168,6 @@ class Moves:
     def _prefetch_to_cpu(self) -> None:
         self._managed.prefetch_to_cpu(self._block.address, self._block.nbytes, self._kernels.gpu.stream)
         self._kernels.gpu.synchronize()
-
-
-@contextmanager
-def advised(managed: Managed, block: Block, advise: str) -> Iterator[None]:
-    """The block under one advice (`none`, or a key of ADVICE), which is taken back afterwards."""
-    advice = ADVICE.get(advise)
-    if advice is not None:
-        managed.advise(block.address, block.nbytes, advice)
-    try:
-        yield
-    finally:
-        if advice is not None:
-            managed.unadvise(block.address, block.nbytes, advice)
 
 
 @contextmanager

@@ -142,14 +142,14 @@ def bench_migrate(bench, request, mode, direction, way, order, advise, access, n
     if way in ("pinned", "pageable"):
         measure_copy(bench, request, direction, way, nbytes)
         return
-    from bench_lib.moves import Moves, advised
+    from bench_lib.moves import Moves
 
     blocks, managed = request.getfixturevalue("blocks"), request.getfixturevalue("managed")
     block = blocks.get(nbytes)
     moves = Moves(block, managed, request.getfixturevalue("memory_kernels"), mode)
     bench.fact("prefetch", managed.form.prefetch)
     bench.fact("residency", "by speed" if block.present() is None else "present bits")
-    with advised(managed, block, advise):
+    with moves.advised(advise):
         measure_move(bench, moves.by(direction, way, order, access, advise))
 
 

@@ -77,7 +77,7 @@ def every_move(mode):
     sys.path.insert(0, "tests")
     from test_migration import begin
 
-    from bench_lib.moves import ADVICE, Moves, advised
+    from bench_lib.moves import ADVICE, Moves
 
     block, managed, kernels = begin()
     moves = Moves(block, managed, kernels, mode)
@@ -91,11 +91,11 @@ def every_move(mode):
                 move.act()
                 counted[f"{direction} {way}"] = [block.present(), move.nbytes]
     for advise in ADVICE:
-        with advised(managed, block, advise):
+        with moves.advised(advise):
             move = moves.by("to_gpu", "faults", "random", "read", advise)
             move.check()
             counted[advise] = [block.present(), move.nbytes]
-    moves.by("to_gpu", "faults", "random", "read").check()
+        moves.by("to_gpu", "faults", "random", "read").check()  # the advice has left nothing behind
     return [block.pages, block.nbytes, counted]
 
 

@@ -23,7 +23,7 @@
 
 enum { PAGE = 4096, NOT_SUPPORTED = 801, READ_MOSTLY = 1, ACCESSED_BY = 5 };
 
-typedef struct Region { char *cpu, *gpu; size_t nbytes; int read_mostly, accessed_by; struct Region *next; } Region;
+typedef struct Region { char *cpu, *gpu; size_t nbytes; int read_mostly, accessed_by, mapped; struct Region *next; } Region;
 
 static Region *regions;
 static int pagemap = -1;
@@ -57,7 +57,7 @@ static u64 leave(u64 address) {
 /* A kernel reads or writes the word at `address`: how many pages move for it. */
 static u64 access_page(u64 address, int writes) {
     Region *r = region_of(address);
-    if (!r || r->accessed_by || (r->read_mostly && !writes)) return 0;
+    if (!r || r->mapped || (r->read_mostly && !writes)) return 0;
     return leave(address);
 }
 
@@ -107,6 +107,7 @@ Status fake_prefetch(u64 pointer, size_t nbytes, int to_host, Stream *stream) {
     if (!region_of(pointer)) return INVALID_VALUE;
     if (!setting("FAKE_UVM_CONCURRENT", 1)) return INVALID_DEVICE;
     if (to_host) madvise((void *)pointer, nbytes, MADV_POPULATE_WRITE);
+    if (!to_host) region_of(pointer)->mapped = region_of(pointer)->accessed_by;
     for (u64 at = pointer; !to_host && at < pointer + nbytes; at += PAGE) leave(at);
     return submit(stream, (Op){.kind = KERNEL, .duration = transfer(nbytes)});
 }
@@ -116,7 +117,8 @@ Status fake_advise(u64 pointer, int advice) {
     Region *r = region_of(pointer);
     if (!r) return INVALID_VALUE;
     if ((advice + 1) / 2 * 2 - 1 == READ_MOSTLY) r->read_mostly = advice % 2;
-    if ((advice + 1) / 2 * 2 - 1 == ACCESSED_BY) r->accessed_by = advice % 2;
+    /* Unset, it leaves the GPU's mapping of what is on the CPU as it is. */
+    if ((advice + 1) / 2 * 2 - 1 == ACCESSED_BY) r->accessed_by = advice % 2, r->mapped |= r->accessed_by;
     return OK;
 }
 

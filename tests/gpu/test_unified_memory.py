@@ -54,6 +54,12 @@ def moving(cases: dict[str, dict]) -> list[dict]:
     return list(cases.values())
 
 
+def test_an_advice_that_is_taken_back_leaves_nothing_behind(tmp_path):
+    """Reads come after SetAccessedBy, whose mapping would outlive it: then no page would move."""
+    rows = moving(measure(tmp_path, "-k", "bench_migrate and 268435456 and (accessed_by or read)"))
+    assert {row["advise"] for row in rows} == {"accessed_by", "none", "read_mostly"}
+
+
 @pytest.mark.parametrize("direction", ["to_gpu", "to_cpu"])
 def test_prefetch_reaches_the_pinned_copy(tmp_path, capsys, direction):
     asked = f"{direction} and (prefetch or pinned) and (268435456 or 1073741824)"
