@@ -86,7 +86,9 @@ class Hooks:
             task, asked = Task.of_environment(), self.options
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
-            kept = selection.select(items, asked.families, asked.quick, asked.full)
+            kept = selection.select(
+                items, asked.families, asked.quick, asked.full, soak=bool(asked.soak_minutes)
+            )
             self._lost = selection.not_core(items, asked.families) if asked.quick else ""
             kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
             cases = [item for item in kept if selection.is_case(item)]
@@ -169,6 +171,7 @@ class Hooks:
             return (yield)
         with self._writing():
             margin, budget = selection.margin(item), selection.budget_seconds(item)
+            budget += 60 * self.options.soak_minutes if selection.is_soak(item) else 0.0
             self.run.start(selection.case_of(item), item.nodeid, margin, budget)
         try:
             result = yield

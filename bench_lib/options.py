@@ -1,6 +1,7 @@
 """What a run was asked to do: by the command line, and by a campaign."""
 
 import json
+import math
 import os
 import shlex
 import uuid
@@ -46,6 +47,13 @@ class Task:
             raise UsageError(f"the task file {path} of ${TASK_VARIABLE} cannot be used: {error}") from None
 
 
+def soak_minutes(given: float) -> float:
+    """The minutes of --soak, 0 for none; UsageError for a number that is no time."""
+    if not 0 <= given < math.inf:
+        raise UsageError(f"--soak is {given:g}, expected minutes, such as 30")
+    return given
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command line asked for."""
@@ -59,6 +67,7 @@ class Options:
     stack: str = "here"
     address: Address = field(default_factory=lambda: Address(Path("results")))
     wheels: Path | None = None
+    soak_minutes: float = 0.0  # of each soak; 0: none is measured
     ranks: str = "all"
     nccl: Mapping[str, Path] = field(default_factory=dict)  # libnccls by name
     json: Path | None = None
@@ -78,6 +87,7 @@ class Options:
             stack=get("stack"),
             address=address.parse(get("results")),
             wheels=get("wheels"),
+            soak_minutes=soak_minutes(get("soak")),
             ranks=get("ranks"),
             nccl=found.named(get("nccl")),
             json=get("benchmark_json", None),

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import shlex
@@ -21,7 +22,7 @@ from bench_lib.stacks import StackEntry, stack
 
 FILE = "plan.json"
 _ALL = "all"
-_LATER = {"ranks": _ALL, "nccl": []}  # what a plan stored before there was such a key stands for
+_LATER = {"ranks": _ALL, "nccl": [], "soak": 0.0}  # what a plan stored before there was such a key stands for
 _DEVICES = ("auto", "cuda", "cpu")
 _MAY_CHANGE = frozenset({"rounds", "seed", "command"})
 
@@ -38,6 +39,7 @@ class Plan:
     families: tuple[str, ...] = ()
     quick: bool = False
     full: bool = False
+    soak: float = 0.0  # minutes of each soak; 0: none
     null: bool = True  # the baseline runs a second time in each round
     device: str = "auto"
     wheels: Path | None = None
@@ -60,6 +62,8 @@ class Plan:
             raise UsageError("a stack is named twice; name each once (the baseline's repeat comes by itself)")
         if self.rounds < 1:
             raise UsageError(f"--rounds is {self.rounds}, expected at least 1")
+        if not 0 <= self.soak < math.inf:
+            raise UsageError(f"--soak is {self.soak:g}, expected minutes, such as 30")
         if self.cool_down_c is not None and not 0 < self.cool_down_c < 100:
             raise UsageError(f"--cool-down is {self.cool_down_c:g} °C, expected a band such as 5")
         if self.device not in _DEVICES:
@@ -94,9 +98,10 @@ class Plan:
         words += ["--rounds", str(self.rounds), "--campaign", self.campaign]
         words += _flags({"--quick": self.quick, "--full": self.full, "--no-null": not self.null})
         given = {"--results": self.address, "--benchmarks": self.benchmarks, "--device": self.device}
-        given |= {"--ranks": self.ranks}
+        given |= {"--ranks": self.ranks, "--soak": f"{self.soak:g}"}
         words += _each("--nccl", self.nccl)
         usual = {"--results": "results", "--benchmarks": "benchmarks", "--device": "auto", "--ranks": _ALL}
+        usual |= {"--soak": "0"}
         for option, value in given.items():
             words += [option, str(value)] if str(value) != usual[option] else []
         words += [] if self.cool_down_c is None else ["--cool-down", f"{self.cool_down_c:g}"]
@@ -109,6 +114,7 @@ class Plan:
         words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
         words += ["--ranks", self.ranks] if self.ranks != _ALL else []
+        words += ["--soak", f"{self.soak:g}"] if self.soak else []
         words += _each("--nccl", self.nccl)
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)
@@ -138,6 +144,7 @@ def settle(plan: Plan, begun: bool = False) -> int:
         "families": sorted(plan.families),
         "quick": plan.quick,
         "full": plan.full,
+        "soak": plan.soak,
         "null": plan.null,
         "device": plan.device,
         "ranks": plan.ranks,

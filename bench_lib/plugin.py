@@ -36,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     results = "All campaigns: a folder, or a place as s3://bucket/prefix (default: %(default)s)."
     add("--results", metavar="DIR|URL", default="results", help=results)
     add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
+    soak = "Also soaks: the same work for so many minutes, to see what grows."
+    add("--soak", metavar="MINUTES", type=float, default=0.0, help=soak)
     ranks = "Ranks of a collective, one a GPU; all: every GPU, two ranks on the CPU (default: %(default)s)."
     add("--ranks", metavar="N|all", default="all", help=ranks)
     nccl = "A libnccl by path: allreduce calls the first one, nccl_ladder all; repeat it for more."
@@ -123,6 +125,12 @@ def campaign_folder(request: pytest.FixtureRequest) -> Path:
 def bench_policy(request: pytest.FixtureRequest) -> "Policy":
     """How often and how long the cases of this run are measured."""
     return _hooks(request).options.policy
+
+
+@pytest.fixture(scope="session")
+def soak_minutes(request: pytest.FixtureRequest) -> float:
+    """How long each soak takes: --soak."""
+    return _hooks(request).options.soak_minutes
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ GPU_FIXTURE = "cuda_gains_gpu"
 MARKERS = (
     "core(**params): a case of --quick: always, or where the named parameters have these values",
     "full(**params): a case that is measured with --full only, alike",
+    "soak: a case that is measured with --soak MINUTES only, and takes so long",
     "margin(value, **params): the case's smallest change that matters, instead of its file's MARGIN",
     "needs_gpu(**params): a case that is skipped without a GPU, alike; the fixture gpu says it too",
     "opt_in: a case that is measured only where --family names its family, because it starts a service, say",
@@ -86,6 +87,11 @@ def budget_seconds(item: pytest.Item) -> float:
     return float(given[0])
 
 
+def is_soak(item: pytest.Item) -> bool:
+    """Whether the item is measured with --soak only."""
+    return item.get_closest_marker("soak") is not None
+
+
 def case_of(item: pytest.Item) -> Case:
     """The case an item stands for; UsageError for a parameter that is no JSON scalar."""
     params = params_of(item)
@@ -110,24 +116,30 @@ def params_of(item: pytest.Item) -> dict[str, Scalar]:
 
 
 def select(
-    items: Sequence[pytest.Item], families: Sequence[str], quick: bool, full: bool
+    items: Sequence[pytest.Item], families: Sequence[str], quick: bool, full: bool, soak: bool = False
 ) -> list[pytest.Item]:
     """The items that stay: all that are not ours, and of ours what the options ask for.
 
-    Raises UsageError for a family that no file has, and for a marker that names an unknown parameter.
+    Raises UsageError for a family that no file has, for a marker that names an unknown parameter, and
+    for --soak where no case is one.
     """
     known = {family(item) for item in items if is_case(item)}
     for name in families:
         if known and name not in known:
             raise UsageError(f"there is no family {name!r}; {_nearest(name, known)}")
-    return [item for item in items if not is_case(item) or _asked_for(item, families, quick, full)]
+    soaks = {family(item) for item in items if is_case(item) and is_soak(item)}
+    if soak and not soaks & set(families or known):
+        raise UsageError("--soak was given and no selected family has one; select one, as --family allocator")
+    return [item for item in items if not is_case(item) or _asked_for(item, families, quick, full, soak)]
 
 
-def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bool) -> bool:
+def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bool, soak: bool) -> bool:
     core, only_full = _marked(item, "core"), _marked(item, "full")
     named = family(item) in families
     if not named and (families or _marked(item, "opt_in")):
         return False
+    if is_soak(item):
+        return soak
     return core if quick else (full or not only_full)
 
 

@@ -1,14 +1,15 @@
 """A process of its own that answers requests one by one, each within a time limit.
 
 Workers are forked from a server that has imported torch and nothing of CUDA: each brings up its own
-context and its own cuDNN, and starts in a second rather than in five.
+context and its own cuDNN, and starts in a second rather than in five. One with environment variables of
+its own is a clean process instead, for what a library reads when it is loaded.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -28,10 +29,18 @@ class Worker:
     `make` is a module-level function. A worker that passes its limit or fails in another way than
     by an answer about the case is ended, and the next request starts a fresh one.
     `daemon=False` for a handler that starts processes of its own by multiprocessing.
+    `variables` are set before anything is imported; one that is "" is taken out.
     """
 
-    def __init__(self, make: Callable[..., Handler], *arguments: Any, daemon: bool = True) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Handler],
+        *arguments: Any,
+        daemon: bool = True,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._make, self._arguments, self._daemon = make, arguments, daemon
+        self._variables = variables
         self._process: Any = None
         self._connection: Connection[Any, Any] | None = None
         self._is_up = False
@@ -40,11 +49,15 @@ class Worker:
         """Begin the process if there is none, and do not wait for it: many can come up side by side."""
         if self._process is not None:
             return
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch"])
+        clean = self._variables is not None
+        context: Any = multiprocessing.get_context("spawn" if clean else "forkserver")
+        if not clean:
+            context.set_forkserver_preload(["torch"])
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, self._make, self._arguments), daemon=self._daemon
+            target=_serve,
+            args=(theirs, self._make, self._arguments, self._variables or {}),
+            daemon=self._daemon,
         )
         self._process.start()
         theirs.close()
@@ -113,9 +126,16 @@ class Worker:
 
 
 def _serve(
-    connection: "Connection[Any, Any]", make: Callable[..., Handler], arguments: tuple[Any, ...]
+    connection: "Connection[Any, Any]",
+    make: Callable[..., Handler],
+    arguments: tuple[Any, ...],
+    variables: Mapping[str, str],
 ) -> None:
     """The worker's life: make the handler, then answer until the other end is gone."""
+    for name, value in variables.items():
+        os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session; it ends us
     guard.die_with_parent()
     when_session_ends(lambda: os.kill(os.getpid(), signal.SIGKILL))  # by kill -9 too, and when busy

@@ -29,6 +29,10 @@ def run(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="15 samples, core cases only.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Also the grids families leave out.")] = False,
+    soak: Annotated[
+        float,
+        typer.Option("--soak", metavar="MINUTES", help="Also soaks: the same work for so many minutes."),
+    ] = 0.0,
     no_null: Annotated[
         bool, typer.Option("--no-null", help="Do not run the baseline a second time in each round.")
     ] = False,
@@ -72,6 +76,7 @@ def run(
         families=tuple(family or ()),
         quick=quick,
         full=full,
+        soak=soak,
         null=not no_null,
         device=device,
         wheels=wheels,

@@ -1,0 +1,68 @@
+"""A process a backend: functions are called there with its memory, each with the same arguments once."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench_lib.alloc_traces.backends import BACKENDS
+from bench_lib.alloc_traces.memory import CudaMemory
+from bench_lib.model import Series
+from bench_lib.worker import Handler, Worker
+
+Answer = Mapping[str, Series]  # by metric
+
+
+def allocator_worker(backend: str) -> Handler:
+    """What the process of a backend does; made in it, with the backend's variables set."""
+    torch: Any = importlib.import_module("torch")
+    memory = CudaMemory(torch, backend)
+    return serving(memory)
+
+
+def serving(memory: CudaMemory) -> Handler:
+    """Calls what it is asked for with this memory, and leaves nothing in the cache."""
+
+    def serve(request: tuple[Callable[..., Answer], *tuple[Any, ...]]) -> Answer:
+        what, *arguments = request
+        try:
+            return what(memory, *arguments)
+        finally:
+            memory.empty()
+
+    return serve
+
+
+class Allocators:
+    """The processes by backend, started when first asked. `make` makes a backend's handler in its process."""
+
+    def __init__(self, make: Callable[[str], Handler] = allocator_worker) -> None:
+        self._workers = {
+            name: Worker(make, name, variables=backend.variables) for name, backend in BACKENDS.items()
+        }
+        self._answers: dict[Any, Answer | Exception] = {}
+
+    def start(self) -> None:
+        """Let all come up side by side: one after another they take seconds each."""
+        for worker in self._workers.values():
+            worker.start()
+
+    def ask(self, backend: str, seconds: float, what: Callable[..., Answer], *arguments: Any) -> Answer:
+        """What a module-level function answers in a backend's process; its error is an answer too.
+
+        Raises CaseTimeout where it takes longer than `seconds`, Unavailable where the backend is not here.
+        """
+        asked = (backend, what, *arguments)
+        if asked not in self._answers:
+            try:
+                self._answers[asked] = self._workers[backend].ask((what, *arguments), seconds)
+            except Exception as error:
+                self._answers[asked] = error
+        answer = self._answers[asked]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers.values():
+            worker.close()
