@@ -104,7 +104,7 @@ class Convolution:
         summed = self.shape.summed(self.batch)
         errors = []
         for (what, length), got, want in zip(summed.items(), results, self.reference(), strict=False):
-            error, allowed = _error(got, want), tolerance(self.precision, length)
+            error, allowed = relative_error(got, want), tolerance(self.precision, length)
             if not error <= allowed:
                 raise WrongResult(
                     f"the {what} is off by {error:.2g} of its root mean square, {self.precision} allows "
@@ -137,7 +137,7 @@ def checksum(torch: Any, tensor: Tensor) -> str:
     return f"{total % 2**64:016x}"
 
 
-def _error(got: Tensor, want: Tensor) -> float:
+def relative_error(got: Tensor, want: Tensor) -> float:
     """The largest difference, in units of the root mean square of what is wanted; NaN stays NaN."""
     return float((got.detach().double() - want).abs().max() / want.square().mean().sqrt())
 

@@ -1,10 +1,10 @@
-"""Which kernels a convolution ran, asked in a process of its own.
+"""Which kernels an operator of torch ran, asked in a process of its own.
 
 After profiling, launches stay slower for the life of a process; so the profiler is only ever used
 in these workers, which time nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -37,25 +37,34 @@ def profiling_worker(tuning: Tuning, device: str) -> Handler:
 
     if device == "cuda":
         ExitStack().enter_context(in_tuning(torch, tuning))  # for the worker's life
-        _profiled(torch, lambda: torch.zeros(1, device=device), device)  # brings context and profiler up
+        bring_up(torch)
     return lambda key: profile(torch, key)
 
 
 def profile(torch: Any, key: Key) -> Ran:
     """Run a convolution until its algorithm is chosen, then once more under the profiler."""
     with in_precision(torch, key.precision, key.device):
-        made = key.make(torch)
-        made.run()
-        for _ in range(_TRIES):
-            ran = _profiled(torch, made.run, key.device)
-            if ran.kernels or key.device == "cpu":
-                break
-    if key.device == "cuda":
+        return ran_by(torch, key.make(torch).run, key.device, "conv")
+
+
+def bring_up(torch: Any) -> None:
+    """Make the context, and let the profiler have started once."""
+    _profiled(torch, lambda: torch.zeros(1, device="cuda"), "cuda", "")
+
+
+def ran_by(torch: Any, run: Callable[[], object], device: str, named: str) -> Ran:
+    """Call once freely, then once more under the profiler: kernels, and operators with this in their name."""
+    run()
+    for _ in range(_TRIES):
+        ran = _profiled(torch, run, device, named)
+        if ran.kernels or device == "cpu":
+            break
+    if device == "cuda":
         torch.cuda.empty_cache()
     return ran
 
 
-def _profiled(torch: Any, run: Any, device: str) -> Ran:
+def _profiled(torch: Any, run: Callable[[], object], device: str, named: str) -> Ran:
     from torch.profiler import ProfilerActivity
 
     synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
@@ -67,7 +76,7 @@ def _profiled(torch: Any, run: Any, device: str) -> Ran:
     events = recorded.events()
     cuda = torch.autograd.DeviceType.CUDA
     kernels = [e.name for e in events if e.device_type == cuda and not e.name.startswith(_COPIES)]
-    operators = [e.name for e in events if e.name.startswith("aten::") and "conv" in e.name]
+    operators = [e.name for e in events if e.name.startswith("aten::") and named in e.name]
     return Ran(_once(kernels), _once(operators))
 
 
