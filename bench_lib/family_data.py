@@ -3,6 +3,7 @@
 Nothing here computes statistics of its own: ratios and intervals are those of `contrast`.
 """
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Median:
     value: float
     runs: tuple[float, ...]
     nbytes: float
+    flop: float = math.nan
 
 
 def by_stack(data: Data) -> dict[str, Data]:
@@ -91,8 +93,8 @@ def medians(data: Data) -> list[Median]:
     """Every number of every case, quantities too; each case as it was measured in most runs."""
     chosen = usual(data)
     values = replicates(chosen).values
-    nbytes = chosen.cases[["run_id", "case_id", "nbytes"]]
-    values = values.merge(nbytes, on=["run_id", "case_id"])
+    work = chosen.cases[["run_id", "case_id", "nbytes", "flop"]]
+    values = values.merge(work, on=["run_id", "case_id"])
     found = []
     for (_, unit), rows in values.groupby(["case_id", "unit"], sort=False):
         first = rows.iloc[0]
@@ -105,6 +107,7 @@ def medians(data: Data) -> list[Median]:
                 value=float(rows["value"].median()),
                 runs=tuple(float(one) for one in rows["value"]),
                 nbytes=float(first["nbytes"]),
+                flop=float(first["flop"]),
             )
         )
     return found

@@ -16,6 +16,8 @@ from bench_lib.launch_chart import launch_by_runtime
 from bench_lib.memory_charts import exchange, migration
 from bench_lib.page import Chart, Section
 from bench_lib.store import Data
+from bench_lib.tma_charts.attention import attention_backends
+from bench_lib.tma_charts.tiles import tma_tiles
 
 
 class Kind(NamedTuple):
@@ -38,6 +40,8 @@ _ALLREDUCE = "AllReduce: latency and bandwidth by size"
 _CROSS, _BESIDE = "Cross-check with nvbench", "nvbench's times over ours, of the same work"
 _BY_SIZE, _VERSIONS = "AllReduce by size of the message", "AllReduce by version of NCCL, in turns"
 _COMPILED, _FIRST = "Speed-up of compiled over eager", "First step cold and warm, and when it has paid"
+_TMA = "The tensor memory accelerator, and attention"
+_TILES, _BACKENDS = "Copies and products with TMA and without", "Attention by torch's backends"
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "launch-by-runtime": Kind(_LAUNCH, _LAUNCH, launch_by_runtime),
@@ -50,6 +54,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "cross-check": Kind(_CROSS, _BESIDE, cross_check, "cross_check"),
         "allreduce": Kind(_ALLREDUCE, _BY_SIZE, allreduce),
         "nccl-versions": Kind(_ALLREDUCE, _VERSIONS, nccl_versions),
+        "tma-tiles": Kind(_TMA, _TILES, tma_tiles, "tma"),
+        "attention-backends": Kind(_TMA, _BACKENDS, attention_backends, "tma"),
     }
 )
 

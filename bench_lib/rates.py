@@ -1,13 +1,17 @@
 """TFLOP/s and the share of the device's peak, derived when read from a case's FLOP and its time."""
 
 import math
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 import pandas as pd
 
 from bench_lib.replicates import SECONDS, params_of, replicates
 from bench_lib.store import Data
+
+_Peak = TypeVar("_Peak")
 
 # Dense peaks in TFLOP/s from NVIDIA's data sheets: fp32, TF32, fp16 or bf16. The first name that
 # the GPU's own begins with, "NVIDIA " left out, is taken.
@@ -24,11 +28,38 @@ _PEAKS: Mapping[str, tuple[float, float, float]] = MappingProxyType(
     }
 )
 
+# Peaks of the device's memory in GB/s, from the same data sheets.
+_BANDWIDTHS: Mapping[str, float] = MappingProxyType(
+    {
+        "H200": 4800.0,
+        "H100 PCIe": 2000.0,
+        "H100 NVL": 3900.0,
+        "H100": 3350.0,
+        "A100-SXM4-80GB": 2039.0,
+        "A100 80GB PCIe": 1935.0,
+        "A100": 1555.0,
+        "L40S": 864.0,
+        "L4": 300.0,
+        "Tesla V100": 900.0,
+        "Tesla T4": 320.0,
+    }
+)
+
+
+def peak_bandwidth(gpu_name: str) -> float:
+    """The peak of the device's memory in GB/s; NaN where it is not known."""
+    return _named(gpu_name, _BANDWIDTHS) or math.nan
+
+
+def _named(gpu_name: str, known: Mapping[str, _Peak]) -> _Peak | None:
+    """What is known of the first name that this GPU's own begins with: L4 is no L40."""
+    name = gpu_name.removeprefix("NVIDIA ")
+    return next((peak for one, peak in known.items() if re.match(rf"{one}\b", name)), None)
+
 
 def peak_teraflops(gpu_name: str, precision: str) -> float:
     """The device's dense peak for a precision of `bench_lib.precision`; NaN where it is not known."""
-    name = gpu_name.removeprefix("NVIDIA ")
-    peaks = next((found for known, found in _PEAKS.items() if name.startswith(known)), None)
+    peaks = _named(gpu_name, _PEAKS)
     if peaks is None:
         return math.nan
     kind = {"fp32": 0, "tf32": 1}.get(precision, 2 if precision.startswith(("fp16", "bf16")) else None)

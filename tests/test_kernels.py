@@ -1,29 +1,16 @@
 """The suite's kernels: that ptxas takes them, what they do on the pretended GPU, one cubin a campaign."""
 
 import hashlib
-import importlib.util
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from assembling import assembled
 
 from bench_lib import kernels
 
 NAMES = ("empty", *(f"args_{nbytes}" for nbytes in (8, 64, 512, 4096)), "spin", "hold", "fill")
-
-
-def ptxas() -> str:
-    """An assembler: on the path, of a toolkit, or the one that Triton brings."""
-    found = shutil.which("ptxas", path=None) or shutil.which("ptxas", path="/usr/local/cuda/bin")
-    spec = importlib.util.find_spec("triton")
-    if found is None and spec is not None and spec.origin:
-        found = shutil.which("ptxas", path=Path(spec.origin).parent / "backends" / "nvidia" / "bin")
-    if found is None:
-        pytest.skip("no ptxas on this machine")
-    return found
 
 
 def test_the_text_holds_the_kernels():
@@ -32,13 +19,8 @@ def test_the_text_holds_the_kernels():
 
 @pytest.mark.parametrize("sm", ["sm_75", "sm_80", "sm_90", "sm_100"])
 def test_ptxas_takes_every_kernel(sm, tmp_path):
-    source, cubin = tmp_path / "kernels.ptx", tmp_path / "kernels.cubin"
-    source.write_text(kernels.PTX)
-    command = [ptxas(), f"-arch={sm}", "-v", "-o", cubin, source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr
-    assert set(re.findall(r"Compiling entry function '(\w+)'", done.stderr)) == set(NAMES)
+    _, names = assembled(kernels.PTX, sm, tmp_path)
+    assert names == set(NAMES)
 
 
 def test_filled_words_are_never_zero_and_differ():

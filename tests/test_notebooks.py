@@ -23,6 +23,7 @@ NAMES = [
     "07_compile_resnet50",
     "08_allreduce",
     "09_claims",
+    "10_tma_and_attention",
 ]
 
 

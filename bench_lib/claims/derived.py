@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.busbw import busbw
-from bench_lib.rates import peak_teraflops
+from bench_lib.rates import peak_bandwidth, peak_teraflops
 from bench_lib.replicates import SECONDS, params_of
 from bench_lib.store import Data
 
@@ -37,6 +37,11 @@ def _of_peak(row: Mapping[Any, Any]) -> float:
     )
 
 
+def _of_memory(row: Mapping[Any, Any]) -> float:
+    """Bytes a second over the peak of the device's memory; NaN where that is not known."""
+    return _number(row["nbytes"]) / _number(row["value"]) / 1e9 / peak_bandwidth(str(row["gpu_name"]))
+
+
 def _of_link(row: Mapping[Any, Any]) -> float:
     """Bus bandwidth over NVLink's in one direction; NaN where the GPU's is not known."""
     name = str(row["gpu_name"]).removeprefix("NVIDIA ")
@@ -52,5 +57,9 @@ def _number(value: object) -> float:
 
 # unit -> the column of cases that it needs, and how it comes from a row of times
 DERIVED: Mapping[str, tuple[str, Callable[[Mapping[Any, Any]], float]]] = MappingProxyType(
-    {"peak_share": ("flop", _of_peak), "link_share": ("nbytes", _of_link)}
+    {
+        "peak_share": ("flop", _of_peak),
+        "memory_share": ("nbytes", _of_memory),
+        "link_share": ("nbytes", _of_link),
+    }
 )

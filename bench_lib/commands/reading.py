@@ -41,6 +41,8 @@ class Chart(StrEnum):
     CROSS_CHECK = "cross-check"
     ALLREDUCE = "allreduce"
     NCCL_VERSIONS = "nccl-versions"
+    TMA_TILES = "tma-tiles"
+    ATTENTION_BACKENDS = "attention-backends"
 
 
 class FailOn(StrEnum):

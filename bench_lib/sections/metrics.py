@@ -14,6 +14,7 @@ FAMILIES = {
     "unified_memory": "page migration by faults, prefetch and advice beside plain copies",
     "mps": "several processes on one GPU, time-sliced and under NVIDIA's multi-process service",
     "allocator": "what torch's CUDA allocator reserves for traces of allocations, and what one costs",
+    "tma": "copies and products through the tensor memory accelerator and without, attention by backend",
     "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
     "cross_check": "the same work timed by this suite and by nvbench: do two rulers agree?",
 }

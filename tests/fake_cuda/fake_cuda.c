@@ -2,8 +2,9 @@
  *
  * Each stream is a timeline on the real clock. Work starts when it was submitted or when the work
  * before it ended, whichever is later, and takes a known time; events keep the timeline's stamp,
- * and a synchronise waits until the real clock has passed the end. Copies, memsets and `fill` really
- * happen (in host memory). The kernel `hold` ends when its flag says so; behind it work queues up.
+ * and a synchronise waits until the real clock has passed the end. Copies, memsets, `fill` and kernels
+ * called copy_... really happen (in host memory). The kernel `hold` ends when its flag says so; behind it
+ * work queues up.
  *
  * Environment (nanoseconds unless said):
  *   FAKE_CUDA_DEVICES=1             number of devices; 0: cuInit gives error 100
@@ -12,6 +13,7 @@
  *   FAKE_CUDA_MIG=0                 1: the device is a MIG slice (its two UUIDs differ)
  *   FAKE_CUDA_VERSION=13000         what cuDriverGetVersion says
  *   FAKE_CUDA_TOTAL_NBYTES=1 GiB    larger allocations give error 2
+ *   FAKE_CUDA_MAJOR=9               compute capability, before the point
  *   FAKE_CUDA_LAUNCH_NS=2000        device time of a kernel that does nothing
  *   FAKE_CUDA_SUBMIT_NS=0           host time of each launch, spent spinning
  *   FAKE_CUDA_EVENT_NS=500          device time of an event record
@@ -325,7 +327,7 @@ Status cuDeviceGetAttribute(int *value, int attribute, int device) {
         case 13: *value = (int)setting("FAKE_CUDA_CLOCK_MHZ", 1000) * 1000; break;
         case 16: *value = 4; break;        /* multiprocessors */
         case 38: *value = 1 << 20; break;  /* L2 */
-        case 75: *value = 9; break;
+        case 75: *value = (int)setting("FAKE_CUDA_MAJOR", 9); break;
         case 76: *value = 0; break;
         default: *value = 0;
     }
@@ -586,6 +588,9 @@ static Op kernel(const char *name, void **parameters) {
     } else if (!strcmp(name, "fill")) {
         op = (Op){.kind = FILL, .target = (void *)(uintptr_t)ARGUMENT(0, u64), .count = ARGUMENT(1, u64),
                   .value = ARGUMENT(2, u32), .duration = transfer(4 * ARGUMENT(1, u64))};
+    } else if (!strncmp(name, "copy_", 5)) { /* to, from, nbytes */
+        op = (Op){.kind = COPY, .target = (void *)(uintptr_t)ARGUMENT(0, u64), .count = ARGUMENT(2, u64),
+                  .source = (void *)(uintptr_t)ARGUMENT(1, u64), .duration = transfer(ARGUMENT(2, u64))};
     } else if (!strcmp(name, "hold")) {
         op = (Op){.kind = HOLD, .target = (void *)(uintptr_t)ARGUMENT(0, u64), .value = ARGUMENT(1, u32),
                   .limit = (ns_t)ARGUMENT(2, u64)};

@@ -1,0 +1,1 @@
+"""Copies and products with and without the tensor memory accelerator (TMA), and attention by backend."""

@@ -1,0 +1,1 @@
+"""Charts of the tensor memory accelerator (TMA), and of attention by backend."""
