@@ -10,6 +10,7 @@ from bench_lib.implementations import bits, explained
 from bench_lib.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.matching import REMEDIES, Matched, match, other_margins
 from bench_lib.model import NULL_SUFFIX, Change, Comparison
+from bench_lib.observing import notes as observed
 from bench_lib.replicates import DOUBTED, Replicates, replicates
 from bench_lib.sides import Side
 from bench_lib.thermal import warm
@@ -164,6 +165,7 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
     if turns and pairing is Pairing.INSTALLATIONS:
         notes.append(turns.note)
     notes += _nothing_shared(a, b)
+    notes += observed.notes((a.label, b.label), (a.data.runs, b.data.runs))
     stacks = set(a.data.runs["stack"]) | set(b.data.runs["stack"])
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")

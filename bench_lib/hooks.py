@@ -210,10 +210,12 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """After a case that ended well: its samples are shown to pytest-benchmark."""
-        result = yield
-        if self.active and selection.is_case(item):
-            self._show(item)
+        """A case, in its range with --nvtx; then its samples are shown to pytest-benchmark."""
+        if not (self.active and selection.is_case(item)):
+            return (yield)
+        with self.run.ranges.around(selection.case_of(item).case_id):
+            result = yield
+        self._show(item)
         return result
 
     def _show(self, item: pytest.Item) -> None:

@@ -70,6 +70,7 @@ class Options:
     soak_minutes: float = 0.0  # of each soak; 0: none is measured
     ranks: str = "all"
     nccl: Mapping[str, Path] = field(default_factory=dict)  # libnccls by name
+    nvtx: bool = False  # a range around every case
     json: Path | None = None
     command: str = ""
 
@@ -90,6 +91,7 @@ class Options:
             soak_minutes=soak_minutes(get("soak")),
             ranks=get("ranks"),
             nccl=found.named(get("nccl")),
+            nvtx=get("nvtx"),
             json=get("benchmark_json", None),
             command=shlex.join(["pytest", *map(str, config.invocation_params.args)]),
         )

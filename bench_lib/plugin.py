@@ -42,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--ranks", metavar="N|all", default="all", help=ranks)
     nccl = "A libnccl by path: allreduce calls the first one, nccl_ladder all; repeat it for more."
     add("--nccl", metavar="NAME=PATH", action="append", default=[], help=nccl)
+    nvtx = "An NVTX range around every case, for Nsight Systems; measuring under a profiler is then allowed."
+    add("--nvtx", action="store_true", help=nvtx)
 
 
 def pytest_configure(config: pytest.Config) -> None:

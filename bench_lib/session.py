@@ -29,6 +29,8 @@ from bench_lib.doctor.finding import State
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.flight import InFlight
 from bench_lib.model import Case, Measurement, RunInfo, Status
+from bench_lib.observing import ranges
+from bench_lib.observing.settings import NVTX, PROFILER
 from bench_lib.options import Options, Task
 from bench_lib.places import look
 from bench_lib.stacks import StackEntry
@@ -57,6 +59,7 @@ class Run:
         self.where = str(options.folder.path)  # the files of the campaign
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
+        self.ranges = ranges.NONE
         self._summary = bench_json.summary(None, ())
 
     @cached_property
@@ -100,6 +103,7 @@ class Run:
             look.require(self.options.address.url)
         self.target.check()
         self._check_stack()
+        self.ranges = ranges.find() if self.options.nvtx else ranges.NONE
         self.target.lock()
         if self.options.json is not None:
             bench_json.begin(self.options.json)
@@ -123,11 +127,15 @@ class Run:
         if fatal := [finding.sentence for finding in found if finding.fatal]:
             raise Refused(f"stack {self.stack.name}: {fatal[0]}")
         doctor = first.look(self.options.device == CPU)
+        profiler = doctor.pop("profiler", None) if self.options.nvtx else None
         if wrong := [finding.sentence for finding in doctor.values() if finding.state is State.FAIL]:
             raise Refused(wrong[0])
         of_stack = [finding.sentence for finding in found]
         self.doubts = (*of_stack, *(finding.sentence for finding in doctor.values()))
         self._doubtful = {f"doctor.{name}": finding.found for name, finding in doctor.items()}
+        if profiler is not None:
+            self.doubts += (f"{profiler.found}: these times hold its share, and are for looking at",)
+            self._doubtful[PROFILER] = profiler.found
         self._doubtful |= {"doctor.stack": "; ".join(of_stack)} if of_stack else {}
         if others := self.target.telemetry.other_processes():
             self._doubtful["doctor.other-processes"] = str(others)
@@ -266,6 +274,8 @@ class Run:
 
     def _settings(self) -> dict[str, str]:
         found = {**self._doubtful, "module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
+        if self.options.nvtx:
+            found[NVTX] = self.ranges.maker
         if self.target.opened is not None:
             from bench_lib import kernels
 

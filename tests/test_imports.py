@@ -14,7 +14,7 @@ LIBRARY = ROOT / "bench_lib"
 # fmt: off
 BOTH = [
     "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
-    "faults.secrets",
+    "faults.secrets", "observing", "observing.settings",
     "guard", "journal_rows", "journal",
     "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
@@ -66,6 +66,7 @@ MEASURING = [
     "ranks_steps", "ranks_steps.networks", "ranks_steps.arms", "ranks_steps.trainer",
     "ranks_steps.measuring", "ranks_steps.cases",
     # pytest
+    "observing.ranges",
     "ending", "selection", "options", "target", "bench_json", "flight", "session",
     "banner", "faults.surroundings",
     "hooks", "plugin",
@@ -76,8 +77,8 @@ JOIN = [
 ]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
-    "calibrate", "thermal.warm", "installations", "contrast", "implementations", "compare", "bridge",
-    "rates", "render",
+    "calibrate", "thermal.warm", "observing.notes", "installations", "contrast", "implementations",
+    "compare", "bridge", "rates", "render",
     "canvas", "case_names",
     "runtimes", "launch_chart", "charts", "page", "terminal", "calibrate_page",
     "bridge_chart", "bridge_page", "losses", "destination",
