@@ -102,6 +102,7 @@ def measure_arm(bench: Any, arm: Arm, loads: str) -> None:
 
 @pytest.mark.core(tile="128x128")
 @pytest.mark.parametrize("loads", ["plain", "tma"])
+@pytest.mark.full(tile="64x128")
 @pytest.mark.parametrize("tile", ["64x64", "64x128", "128x128", "128x256"])
 @COPIED
 def bench_copy(bench, torch, triton, nbytes: int, tile: str, loads: str) -> None:
@@ -138,16 +139,21 @@ def profiling(torch) -> Iterator[Worker]:
     made.close()
 
 
-def measure_attention(bench: Any, torch: Any, profiling: Worker, key: Key) -> None:
-    """Check and measure, then ask which kernels ran: another backend than was asked for is a failure."""
+def measure_attention(bench: Any, request: pytest.FixtureRequest, torch: Any, key: Key) -> None:
+    """Check and measure, then ask which kernels ran: another backend than was asked for is a failure.
+
+    --quick does not ask: the process for it takes as long as all its cases.
+    """
     from bench_lib.tma.attention import Attention, check_ran
 
     made = Attention(torch, key)
     bench.quantity("relative_error", made.check())
     with made.backend():
         bench(made.run, timing="cold", flop=key.flop)
+    if bench.policy.name == "quick":
+        return
     try:
-        facts = profiling.ask(key, bench.budget_seconds).facts()
+        facts = request.getfixturevalue("profiling").ask(key, bench.budget_seconds).facts()
     except (CudaGainsError, MemoryError) as error:  # the times stand without the names
         bench.warn(f"the kernels could not be asked for: {error}")
         return
@@ -173,8 +179,8 @@ ATTENTION = (
     pytest.mark.parametrize("head_size", [128, pytest.param(64, marks=pytest.mark.full)]),
     pytest.mark.parametrize("causal", [False, pytest.param(True, marks=pytest.mark.full)]),
     pytest.mark.parametrize("direction", ["forward", "training"]),
-    pytest.mark.parametrize("sequence", [512, 2048, pytest.param(8192, marks=pytest.mark.full)]),
-    pytest.mark.full(sequence=512, direction="training"),
+    pytest.mark.parametrize("sequence", [512, 2048, 8192]),
+    pytest.mark.full(sequence=[512, 8192]),
     pytest.mark.core(sequence=2048, direction="forward", head_size=128, causal=False),
 )
 
@@ -188,14 +194,14 @@ def attention(function: Any) -> Any:
 
 @attention
 @pytest.mark.parametrize("backend", ["flash", "cudnn", "efficient", "math"])
-def bench_attention(bench, torch, profiling, key, backend: str) -> None:
+def bench_attention(bench, request, torch, key, backend: str) -> None:
     """Attention by one of torch's backends, and the kernels it ran."""
-    measure_attention(bench, torch, profiling, key(backend))
+    measure_attention(bench, request, torch, key(backend))
 
 
 @attention
-def bench_attention_default(bench, torch, profiling, key) -> None:
+def bench_attention_default(bench, request, torch, key) -> None:
     """Attention by the backend that torch chooses when it is not told."""
     from bench_lib.tma.attention import ANY
 
-    measure_attention(bench, torch, profiling, key(ANY))
+    measure_attention(bench, request, torch, key(ANY))

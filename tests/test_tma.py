@@ -4,14 +4,19 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from assembling import assembled
 
+from bench_lib.bench import Bench, Conditions
 from bench_lib.errors import CudaGainsError, Unavailable, WrongResult
+from bench_lib.model import QUICK_POLICY, Case, Policy
 from bench_lib.precision import Precision
-from bench_lib.tma import code, copy_ptx
-from bench_lib.tma.attention import ANY, Attention, Key, check_ran
+from bench_lib.telemetry import Telemetry
+from bench_lib.tma import attention, code, copy_ptx
+from bench_lib.tma.attention import ANY, Attention, Key
 from bench_lib.tma.triton_arms import Tile
 from bench_lib.worker import Worker
 
@@ -190,12 +195,13 @@ def test_tritons_interpreter_gets_the_same_numbers():
 
 # --- attention
 
+SHORT = Policy(
+    "short", samples=3, budget_seconds=1.0, min_samples=2, warmup_seconds=0.0, max_warmup_seconds=0.05
+)
 KEY = Key("math", 64, 2, 32, 256, False, "forward", Precision.BF16, "cpu")
 
 
 def key(**fields):
-    from dataclasses import replace
-
     return replace(KEY, **fields)
 
 
@@ -237,19 +243,55 @@ def test_what_an_attention_counts():
     assert key(direction="training").flop == 7 * products
 
 
-def test_the_process_that_profiles_says_which_backend_ran():
+@pytest.fixture(scope="module")
+def profiling():
     pytest.importorskip("torch")
     from bench_lib.tma.attention_kernels import profiling_worker
 
-    worker = Worker(profiling_worker, "cpu")
-    try:
-        operators = {
-            name: worker.ask(key(backend=name), 60).facts()["operators"] for name in ("math", "flash")
-        }
-    finally:
-        worker.close()
-    for name, ran in operators.items():
-        check_ran(name, ran)
-    check_ran(ANY, "")
+    made = Worker(profiling_worker, "cpu")
+    yield made
+    made.close()
+
+
+class Asked:
+    """What a case asks of pytest: the process that profiles."""
+
+    def __init__(self, profiling):
+        self.getfixturevalue = {"profiling": profiling}.__getitem__
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Measures attention on the CPU as the benchmark file does."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    return as_the_benchmark_does
+
+
+def as_the_benchmark_does(profiling, policy, asked):
+    import bench_tma
+    import torch
+
+    conditions = Conditions("cpu", policy, Telemetry(), lambda: None, lambda: None)
+    bench = Bench(Case("tma", "attention"), 60.0, conditions)
+    bench_tma.measure_attention(bench, Asked(profiling), torch, asked)
+    return bench.finished()
+
+
+@pytest.mark.parametrize("backend", ["math", "flash", ANY])
+def test_an_attention_is_checked_and_timed_and_says_what_ran(measured, profiling, backend):
+    series = measured(profiling, SHORT, key(backend=backend))
+    assert len(series.seconds) >= 2
+    assert series.work.flop == KEY.flop
+    assert 0 < series.quantities["relative_error"] < 0.125
+    assert ("attention_math" in series.facts["operators"]) == (backend == "math")
+
+
+def test_a_quick_run_does_not_ask_which_kernels_ran(measured):
+    pytest.importorskip("torch")
+    assert measured(None, QUICK_POLICY, KEY).facts == {}
+
+
+def test_another_backend_than_was_asked_for_is_a_failure(measured, profiling, monkeypatch):
+    monkeypatch.setitem(attention.BACKENDS, "flash", ("FLASH_ATTENTION", "_attention_math"))
     with pytest.raises(CudaGainsError, match="flash attention was asked for, and torch ran aten::"):
-        check_ran("flash", operators["math"])
+        measured(profiling, SHORT, key(backend="flash"))
