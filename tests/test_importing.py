@@ -352,8 +352,8 @@ def test_whatever_stands_in_a_document_it_is_read_or_told(tmp_path, document):
 def test_nvbandwidth(tmp_path):
     (run,) = read(files.write(tmp_path / "n.json", files.nvbandwidth_document()))
 
-    assert run.stack == {"cudart.version": "12.4"}
-    assert run.driver == {"driver.version": "550.54.15"}
+    assert run.stack == {}
+    assert run.driver == {"driver.version": "550.54.15", "driver.cuda": "12.4"}
     assert (run.host, run.gpu_name, run.policy) == ("node-01", files.GPU, "nvbandwidth v0.8")
     good = {(c.op, c.params["row"], c.params["column"]): c for c in run.cases if c.status is Status.OK}
     assert len(good) == 6  # the diagonal is N/A
@@ -366,6 +366,24 @@ def test_nvbandwidth(tmp_path):
         "multinode_device_to_device_memcpy_read_ce": (Status.SKIPPED, "nvbandwidth says Waived"),
         "all_to_host_memcpy_ce": (Status.FAILED, "CUDA_ERROR_UNKNOWN"),
     }
+
+
+def test_nvbandwidth_with_small_buffers_is_another_method(tmp_path):
+    document = files.nvbandwidth_document()
+    document["nvbandwidth"]["warning"] = "NOTE: You have chosen a buffer size that is smaller than ..."
+    (run,) = read(files.write(tmp_path / "n.json", document))
+    assert run.policy == "nvbandwidth v0.8, smaller buffers than its default"
+
+
+def test_nvbandwidth_that_ended_in_an_error_keeps_what_was_there(tmp_path):
+    document = files.nvbandwidth_document()
+    document["nvbandwidth"]["error"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    done = import_file(files.write(tmp_path / "n.json", document), "old", "imported", tmp_path)
+    assert done.notes == ("nvbandwidth ended with an error: CUDA_ERROR_ILLEGAL_ADDRESS",)
+    assert [run["complete"] for run in rows(tmp_path, "runs")] == [False]
+    nothing = {"nvbandwidth": {"version": "v0.8", "error": "no devices"}}
+    with pytest.raises(DataError, match=r"line 4: .* says that the run failed: no devices"):
+        read(files.write(tmp_path / "m.json", nothing))
 
 
 def test_nvbench_means(tmp_path):
@@ -381,6 +399,16 @@ def test_nvbench_means(tmp_path):
     }
     assert (found[2048, "gpu"].status, found[2048, "gpu"].reason) == (Status.SKIPPED, "too many threads")
     assert (run.gpu_name, run.policy) == (files.GPU, "min_samples=10 min_time=0.5")
+
+
+def test_nvbench_with_another_rule_to_stop_is_another_method(tmp_path):
+    document = files.nvbench_document()
+    words = ["bench", "--json", "copy.json", "--stopping-criterion", "sample-count", "--target-samples", "50"]
+    document["meta"]["argv"] = words
+    document["benchmarks"][0] |= {"cold_warmup_runs": 1, "batch_target_time": 0.5}  # as 0.3 writes it
+    (run,) = read(files.write(tmp_path / "copy.json", document))
+    settings = "min_samples=10 min_time=0.5 cold_warmup_runs=1 batch_target_time=0.5"
+    assert run.policy == f"{settings} stopping-criterion=sample-count target-samples=50"
 
 
 def test_nvbench_samples_beside_the_json(tmp_path):
@@ -416,6 +444,35 @@ def test_superbench_a_node_a_run(tmp_path):
     assert (step.seconds, step.params["model"]) == (pytest.approx((80.5e-3,)), "pytorch-resnet50")
     assert found["resnet_models", "fp16_train_throughput", None].seconds == pytest.approx((1 / 2000,))
     assert found["ib-loopback", "return_code", None].reason == "its return code is 3"
+
+
+# Names as SuperBench documents them, with the seconds that its value of 2 means; None: left out.
+SUPERBENCH_NAMES = [
+    ("kernel-launch/host_dispatch_us:0", 2e-6),
+    ("kernel-launch/launch_throughput_mkps:0", 0.5),
+    ("nccl-bw:ib/allreduce_0_1:8388608_time:0", 2e-6),
+    ("nvbandwidth/host_to_device_memcpy_ce_cpu0_gpu1_bw:0", 0.5),
+    ("nvbandwidth/host_to_device_memcpy_ce_sum_bw:0", None),
+    ("nvbandwidth/host_device_latency_sm_cpu0_gpu0_lat:0", None),  # documented as µs, printed in ns
+    ("cpu-stream/copy_throughput:0", 0.5),
+    ("cpu-stream/copy_time_avg:0", 2.0),
+    ("pytorch-sharding-matmul/allreduce_time:0", 2e-3),
+    ("pytorch-computation-communication-overlap/mul_time:0", 2e-3),
+    ("pytorch-dist-inference/step_times_99.9", 2e-3),
+    ("model-benchmarks:gpt/pytorch-gpt2-small/fp16_inference_step_time_99.9", 2e-3),
+    ("model-benchmarks:gpt/pytorch-gpt2-small/fp16_inference_throughput_99.9", 0.5),
+    ("ort-inference/fp16_resnet50_time_99.9", 2e-3),
+    ("cpu-hpl/throughput", None),
+    ("gpu-burn/time", None),  # of the test, as asked for
+]
+
+
+@pytest.mark.parametrize(("name", "seconds"), SUPERBENCH_NAMES)
+def test_units_of_superbench_are_those_of_its_documentation(tmp_path, name, seconds):
+    path = tmp_path / "results-summary.jsonl"
+    path.write_text(json.dumps({"node": "a", "mem-bw/h2d_bw:0": 26.1, name: 2.0}) + "\n")
+    found = [case.seconds[0] for case in read(path)[0].cases if case.op != "mem-bw"]
+    assert found == ([] if seconds is None else [pytest.approx(seconds)])
 
 
 def both(tmp_path, old, new):

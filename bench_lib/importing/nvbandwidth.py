@@ -1,6 +1,7 @@
 """The JSON of nvbandwidth (option --json): a case a cell of each matrix, so that no sum hides a link.
 
-A bandwidth is kept as the seconds that 10^9 bytes take; the tool gives one number a cell, no samples.
+A bandwidth is kept as the seconds that 10^9 bytes take; the tool gives one number a cell, no samples. What it
+calls "CUDA Runtime Version" is what cuDriverGetVersion answered (nvbandwidth.cpp), so it is the driver's.
 """
 
 import re
@@ -25,35 +26,48 @@ def recognised(source: Source) -> bool:
 def read(source: Source) -> list[FoundRun]:
     """The one run of the file. Raises DataError, naming the line, where it is not what it should be."""
     root = Node(source, source.document).child("nvbandwidth")
-    if root.has("error"):
-        raise root.child("error").malformed(f"says that the run failed: {root.text('error')}")
+    error = root.text("error", "")
+    if error and not root.has("testcases"):
+        raise root.child("error").malformed(f"says that the run failed: {error}")
     found, left = [], []
     for testcase in root.items("testcases"):
         cases = list(_cases(testcase))
         found += cases
         left += [] if cases else [testcase.text("name")]
+    notes = [f"nvbandwidth ended with an error: {error}"] if error else []
+    notes += [f"without a number or a known unit: {names(left)}"] if left else []
     devices = [_DEVICE.match(str(one.value)) for one in root.items("GPU Device list")]
     return [
         FoundRun(
             FAMILY,
-            f"nvbandwidth {root.text('version', 'of unknown version')}",
+            _policy(root),
             tuple(found),
             MARGIN,
             host=root.text("Hostname", names([one[2] or "" for one in devices if one])),
             gpu_name=names([one[1] for one in devices if one]),
-            stack=_cuda(root),
-            driver={"driver.version": root.text("Driver Version")} if root.has("Driver Version") else {},
-            notes=(f"without a number or a known unit: {names(left)}",) if left else (),
+            driver=_driver(root),
+            complete=not error,
+            notes=tuple(notes),
         )
     ]
 
 
-def _cuda(root: Node) -> dict[str, str]:
-    """CUDA's number 12040 is 12.4."""
-    if not root.has("CUDA Runtime Version"):
-        return {}
-    code = root.integer("CUDA Runtime Version")
-    return {"cudart.version": f"{code // 1000}.{code % 1000 // 10}"}
+def _policy(root: Node) -> str:
+    """Its version, and whether it says that a buffer smaller than its default was asked for.
+
+    No other option is in the file.
+    """
+    told = "smaller buffers than its default" if "buffer size" in root.text("warning", "") else ""
+    return ", ".join(filter(None, [f"nvbandwidth {root.text('version', 'of unknown version')}", told]))
+
+
+def _driver(root: Node) -> dict[str, str]:
+    """The driver, and the CUDA it brings: the number 12040 is 12.4."""
+    found = {"driver.version": root.text("Driver Version")} if root.has("Driver Version") else {}
+    if root.has("CUDA Runtime Version"):
+        code = root.integer("CUDA Runtime Version")
+        found["driver.cuda"] = f"{code // 1000}.{code % 1000 // 10}"
+    return found
 
 
 def _cases(testcase: Node) -> Iterator[FoundCase]:

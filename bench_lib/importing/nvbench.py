@@ -7,6 +7,7 @@ median of samples is another method than a mean of them, so the two are never co
 import math
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,16 @@ from bench_lib.model import Scalar, Status
 FAMILY, MARGIN = "nvbench", 0.02
 _SAMPLES = "nv/json/bin:nv/cold/sample_times"
 _RATE = "nv/cold/bw/global/bytes_per_second"
-_SETTINGS = ("min_samples", "min_time", "max_noise", "timeout")
+_SETTINGS = (  # of a benchmark, as far as its version of nvbench writes them
+    *("min_samples", "min_time", "max_noise", "timeout"),
+    *("cold_warmup_runs", "cold_max_warmup_walltime", "batch_target_time"),
+)
+_ASKED = frozenset(  # on the command line, and not among the settings of every version
+    {
+        *("--stopping-criterion", "--min-time", "--max-noise", "--max-angle", "--min-r2", "--target-samples"),
+        *("--throttle-threshold", "--throttle-recovery-delay", "--lock-gpu-clocks", "--lgc"),
+    }
+)
 
 
 _Summaries = dict[str, dict[str, Node]]  # by tag and name
@@ -58,7 +68,7 @@ def read(source: Source) -> list[FoundRun]:
     return [
         FoundRun(
             FAMILY,
-            names([_policy(one) for one in benchmarks]),
+            " ".join(filter(None, [names([_policy(one) for one in benchmarks]), _asked(root)])),
             tuple(found),
             MARGIN,
             gpu_name=names(list(devices.values())),
@@ -77,6 +87,14 @@ def _version(root: Node) -> str:
 
 def _policy(benchmark: Node) -> str:
     return " ".join(f"{name}={benchmark.text(name)}" for name in _SETTINGS if benchmark.has(name))
+
+
+def _asked(root: Node) -> str:
+    """Options of the command line that decide when nvbench stops, or at which clock it measures."""
+    if not root.has("meta"):
+        return ""
+    words = [str(one.value) for one in root.child("meta").items("argv")]
+    return " ".join(f"{option.lstrip('-')}={value}" for option, value in pairwise(words) if option in _ASKED)
 
 
 def _cases(benchmark: Node, state: Node, devices: dict[str, str]) -> Iterator[FoundCase]:

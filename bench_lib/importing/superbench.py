@@ -33,18 +33,23 @@ _US, _MS = 1e-6, 1e-3
 _UNITS = (  # the first that fits
     _Unit(r"kernel-launch", r"(event|wall)_(time|overhead)", _MS),
     _Unit(r"kernel-launch", r"\w+_us", _US),
-    _Unit(r"(nccl|rccl)-bw", r"\w+_time", _US),
-    _Unit(r"(nccl|rccl)-bw", r"\w+_(alg|bus)bw", nbytes=1e9),
+    _Unit(r"kernel-launch", r"launch_throughput_mkps"),
+    _Unit(r"(nccl|rccl)-bw", r"[\w:]+_time", _US),
+    _Unit(r"(nccl|rccl)-bw", r"[\w:]+_(alg|bus)bw", nbytes=1e9),
     _Unit(r"(cublas|cudnn)-function", r".*_time", _US),
-    _Unit(r"pytorch-matmul|(tensorrt|ort)-inference", r"\w+_time(_\w+)?", _MS),
+    _Unit(r"(tensorrt|ort)-inference", r"\w+_time(_[\w.]+)?", _MS),
+    _Unit(r"pytorch-(sharding-)?matmul|pytorch-computation-communication-overlap", r"\w+_time", _MS),
     _Unit(r"gemm-flops", r"\w+_flops|(FP|BF|TF)\w+", flop=1e9),
     _Unit(r"(cublaslt|hipblaslt)-gemm", r"\w+_flops", flop=1e12),
     _Unit(r"cpu-memory-bw-latency", r"\w+_bw", nbytes=1e6),
     _Unit(r"cpu-memory-bw-latency", r"\w+_lat", 1e-9),
+    _Unit(r"cpu-stream", r"\w+_throughput", nbytes=1e6),
+    _Unit(r"cpu-stream", r"\w+_time_\w+", 1.0),
+    _Unit(r"nvbandwidth", r"(?!\w+_sum_bw)\w+_bw", nbytes=1e9),  # a sum hides its links
     _Unit(r"(mem|gpu-copy|gpu-sm-copy)-bw|gpu-stream|ib-loopback", r"\w+_bw(_\d+)?", nbytes=1e9),
     _Unit(r"gpu-stream", r"\w+_time(_\w+)?", 1.0),
-    _Unit(r".*", r"(\w+_)?step_?time(_\w+)?", _MS),
-    _Unit(r".*", r"(\w+_)?throughput_(train|inference)\w*|\w+_(train|inference)_throughput(_\w+)?"),
+    _Unit(r".*", r"(\w+_)?step_?times?(_[\w.]+)?", _MS),
+    _Unit(r".*", r"(\w+_)?throughput_(train|inference)\w*|\w+_(train|inference)_throughput(_[\w.]+)?"),
 )
 
 
