@@ -65,7 +65,8 @@ def measure(
             str(p): {STEP: _step(torch, p, one.arm, device)} for p, one in made.items()
         }
         name = f"{setup.network}-{setup.layout}-{setup.batch}"
-        series = in_turns(parts, clock, policy, name, seed, timing, telemetry, steps=_STEPS) if made else {}
+        queued = device == "cuda"
+        series = in_turns(parts, clock, policy, name, seed, timing, telemetry, _STEPS, queued) if made else {}
         outcomes |= {p: _told_more(series[str(p)][STEP], one) for p, one in made.items()}
         return _mark_no_speedup(outcomes, device, capability)
     finally:
@@ -99,7 +100,7 @@ def _step(torch: Any, precision: Precision, arm: Arm, device: str) -> Callable[[
 
 def _told_more(series: Series, made: _Made) -> Series:
     errors = {f"{what}_relative_error": error for what, error in made.errors.items()}
-    return replace(series, quantities=errors, facts=made.effect.facts())
+    return replace(series, quantities={**series.quantities, **errors}, facts=made.effect.facts())
 
 
 def _mark_no_speedup(

@@ -63,12 +63,15 @@ def _measure(
         made, outcomes = _prepare(setup, executions, device)
         with no_recompiles(torch):
             parts = {name: one.arm.parts for name, one in made.items()}
-            series = in_turns(parts, clock, policy, setup.name, seed, timing, telemetry)
+            series = in_turns(
+                parts, clock, policy, setup.name, seed, timing, telemetry, queued=device == "cuda"
+            )
     for name, by_metric in series.items():
         errors = {f"relative_error.{what}": f"{error:.3g}" for what, error in made[name].errors.items()}
         facts = {**effect.facts(), **made[name].facts, **errors}
         outcomes[name] = {
-            metric: replace(one, facts=facts, warnings=tuple(said)) for metric, one in by_metric.items()
+            metric: replace(one, facts=facts, warnings=(*one.warnings, *said))
+            for metric, one in by_metric.items()
         }
     return outcomes
 

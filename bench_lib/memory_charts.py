@@ -30,7 +30,7 @@ from bench_lib.store import Data
 from bench_lib.units import seconds_text
 
 FAMILY = "unified_memory"
-BLUE, VERMILLION, SKY, GREEN, PINK, ORANGE, BLACK = COLOURS
+BLUE, VERMILLION, SKY, GREEN, PINK, _, BLACK = COLOURS
 MIB = 1 << 20
 EDGE_OCTAVES = 0.75  # beside the smallest and the largest size
 DIRECTIONS = {"to_gpu": "From the CPU to the GPU", "to_cpu": "From the GPU to the CPU"}
@@ -62,7 +62,6 @@ WAYS = (
     Way(
         "faults", "sequential", "preferred_location", "write", "advised SetPreferredLocation", VERMILLION, "v"
     ),
-    Way("faults", "sequential", "accessed_by", "write", "advised SetAccessedBy", ORANGE, "X"),
 )
 
 
@@ -77,6 +76,7 @@ def migration(data: Data) -> Figure:
         one
         for one in medians(family)
         if one.op == "migrate" and one.unit == SECONDS and one.params.get("way") != SECOND_TOUCH
+        if one.nbytes > 0  # NaN where no page moves: a touch over the link has no bandwidth
     ]
     if not moves:
         raise UsageError("no migration was measured; measure the family unified_memory on a GPU")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from bench_lib.errors import UsageError
 from bench_lib.model import Flag, Timing
-from bench_lib.telemetry import involuntary_switches
+from bench_lib.telemetry import Lost, lost_core
 
 Fn = Callable[[], object]
 
@@ -163,13 +163,13 @@ class Host:
         synchronize: Fn | None = None,
         drain: bool = False,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        switches: Callable[[], int] = involuntary_switches,
+        lost: Callable[[], Lost] = lost_core,
     ) -> None:
         self.calls = _checked(calls)
         self._wait = synchronize or _nothing
         self._drain = drain
         self._clock_ns = clock_ns
-        self._switches = switches
+        self._lost = lost
 
     def prepare(self, fn: Fn) -> int:
         """One free call."""
@@ -182,15 +182,15 @@ class Host:
         calls, clock_ns, wait = range(self.calls), self._clock_ns, self._wait
         at_end = wait if self._drain else _nothing
         wait()
-        switches = self._switches()
+        before = self._lost()
         start = clock_ns()
         for _ in calls:
             fn()
         at_end()
         seconds = (clock_ns() - start) / 1e9
-        lost = self._switches() - switches
+        after = self._lost()
         wait()
-        return Sample(seconds / self.calls, _preempted(lost, seconds))
+        return Sample(seconds / self.calls, _preempted(before, after, seconds))
 
 
 class Native:
@@ -203,12 +203,12 @@ class Native:
         loop: Callable[[], float],
         calls: int,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        switches: Callable[[], int] = involuntary_switches,
+        lost: Callable[[], Lost] = lost_core,
     ) -> None:
         self._loop = loop
         self.calls = _checked(calls)
         self._clock_ns = clock_ns
-        self._switches = switches
+        self._lost = lost
 
     def prepare(self, _fn: Fn) -> int:
         """One free turn of the loop: it may have to be compiled."""
@@ -217,11 +217,11 @@ class Native:
 
     def sample(self, _fn: Fn) -> Sample:
         """One turn of the loop; it is the work itself, so `_fn` is not called."""
-        switches = self._switches()
+        before = self._lost()
         start = self._clock_ns()
         seconds = self._loop()
         wall_seconds = (self._clock_ns() - start) / 1e9
-        return Sample(float(seconds), _preempted(self._switches() - switches, wall_seconds))
+        return Sample(float(seconds), _preempted(before, self._lost(), wall_seconds))
 
 
 class Prepared:
@@ -280,12 +280,16 @@ def _run_free(device: Device, fn: Fn) -> int:
     return 1
 
 
-def _preempted(switches: int, wall_seconds: float) -> tuple[Flag, ...]:
-    """A doubt when the lost slices could be more than 1 % of the sample: in long samples a few
-    switches are ordinary and cost nothing that can be seen.
+def _preempted(before: Lost, after: Lost, wall_seconds: float) -> tuple[Flag, ...]:
+    """A doubt when the core was lost for more than 1 % of the sample: in long samples a few switches
+    are ordinary and cost nothing that can be seen. Without the kernel's word each costs a slice.
     """
-    lost = switches * _SLICE_SECONDS > _LOST_SHARE * wall_seconds
-    return (Flag.PREEMPTED,) if lost else ()
+    switches = after.switches - before.switches
+    lost_seconds = switches * _SLICE_SECONDS
+    if before.waited_seconds is not None and after.waited_seconds is not None:
+        lost_seconds = after.waited_seconds - before.waited_seconds
+    doubted = switches > 0 and lost_seconds > _LOST_SHARE * wall_seconds
+    return (Flag.PREEMPTED,) if doubted else ()
 
 
 def _checked(calls: int, limit: int | None = None) -> int:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol
+from statistics import median
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,8 +21,10 @@ Parts = Mapping[str, Callable[[], object]]  # the parts of one step, in order
 Seconds = dict[str, float]  # by metric: `step` and each part
 
 STEP = "step"
+HOST_BOUND = "the host queued the work no faster than the device did it: a faster CPU would show less time"
 STEPS = 10  # in a block: long enough that its edges are nothing, short enough to share the weather
 _LOW_CLOCK = 0.75
+_HOST_BOUND = 0.95
 
 
 class Clock(Protocol):
@@ -55,7 +58,14 @@ class HostClock:
         return end - start
 
 
-def block(parts: Parts, clock: Clock, steps: int = STEPS) -> Seconds:
+class Block(NamedTuple):
+    """What one block took: seconds a step, by metric, and the share of it in which the host queued it."""
+
+    seconds: Seconds
+    host_share: float  # near 1 the device waited for the host
+
+
+def block(parts: Parts, clock: Clock, steps: int = STEPS) -> Block:
     """Run `steps` steps back to back; seconds a step, and by part where there are several.
 
     The parts of a step leave out what lies between them: two marks for each, as a mark serves once.
@@ -63,6 +73,7 @@ def block(parts: Parts, clock: Clock, steps: int = STEPS) -> Seconds:
     apart = len(parts) > 1
     pairs: dict[str, list[tuple[Any, Any]]] = {name: [] for name in parts} if apart else {}
     clock.synchronize()
+    host_begin = time.perf_counter()
     begin = clock.record()
     for _ in range(steps):
         for name, part in parts.items():
@@ -73,9 +84,11 @@ def block(parts: Parts, clock: Clock, steps: int = STEPS) -> Seconds:
             else:
                 part()
     end = clock.record()
+    host_seconds = time.perf_counter() - host_begin
     clock.synchronize()
     by_part = {name: sum(clock.elapsed(*pair) for pair in marks) / steps for name, marks in pairs.items()}
-    return {STEP: clock.elapsed(begin, end) / steps, **by_part}
+    seconds = clock.elapsed(begin, end)
+    return Block({STEP: seconds / steps, **by_part}, host_seconds / seconds if seconds > 0 else 1.0)
 
 
 def in_turns(
@@ -87,8 +100,12 @@ def in_turns(
     timing: Timing = Timing.BATCH,
     telemetry: Reader | None = None,
     steps: int = STEPS,
+    queued: bool = False,
 ) -> dict[str, dict[str, Series]]:
     """Measure all arms in turns; the series by arm and metric, sample i of each from turn i.
+
+    `queued` says that a part only queues its work on a device: then a step tells whether the host
+    kept ahead of it (`host_share`, and HOST_BOUND where it did not).
 
     A turn is one block of every arm, their order drawn anew from `seed`. The policy's budget is for
     all arms together: the arms of one set are one measurement. `turns` names the set in its series.
@@ -97,7 +114,7 @@ def in_turns(
     rng = np.random.default_rng(seed)
     names = list(arms)
 
-    def turn() -> dict[str, Seconds]:
+    def turn() -> dict[str, Block]:
         return {names[i]: block(arms[names[i]], clock, steps) for i in rng.permutation(len(names))}
 
     with collector_off():
@@ -112,25 +129,31 @@ def in_turns(
         )
     flags = _flags(looks, len(taken), None if telemetry is None else telemetry.max_sm_clock_mhz)
     common = Series((), flags, timing, calls=steps, turns=turns, warmup_calls=len(warmed) * steps)
-    return {
-        name: {
-            metric: replace(common, seconds=checked(tuple(t[name][metric] for t in taken)))
-            for metric in taken[0][name]
-        }
-        for name in names
+    return {name: _series(common, [t[name] for t in taken], queued) for name in names}
+
+
+def _series(common: Series, blocks: Sequence[Block], queued: bool) -> dict[str, Series]:
+    found = {
+        metric: replace(common, seconds=checked(tuple(one.seconds[metric] for one in blocks)))
+        for metric in blocks[0].seconds
     }
+    if queued:
+        share = median(one.host_share for one in blocks)
+        said = (HOST_BOUND,) if share > _HOST_BOUND else ()
+        found[STEP] = replace(found[STEP], quantities={"host_share": share}, warnings=said)
+    return found
 
 
 def _until(
-    turn: Callable[[], dict[str, Seconds]],
+    turn: Callable[[], dict[str, Block]],
     seconds: float,
     at_least: int,
     at_most: int | None,
     look: Callable[[], None],
-) -> list[dict[str, Seconds]]:
+) -> list[dict[str, Block]]:
     """Turns until the time is over or there are enough; a look before each and after the last."""
     begin = time.perf_counter()
-    taken: list[dict[str, Seconds]] = []
+    taken: list[dict[str, Block]] = []
     while len(taken) != at_most and (len(taken) < at_least or time.perf_counter() - begin < seconds):
         look()
         taken.append(turn())

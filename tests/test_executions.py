@@ -114,7 +114,7 @@ def test_a_compilation_that_did_not_happen_is_an_error(monkeypatch):
 
 
 def test_a_recompilation_ends_the_set(monkeypatch):
-    def changed(arms, *_):
+    def changed(arms, *_, queued):
         model = torch.compile(torch.nn.Linear(4, 4), backend="eager", dynamic=False)
         for batch in (2, 3):
             model(torch.ones(batch, 4))

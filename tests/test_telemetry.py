@@ -15,6 +15,7 @@ from bench_lib.telemetry import (
     Telemetry,
     clock_source,
     involuntary_switches,
+    lost_core,
     steal_seconds,
 )
 
@@ -183,6 +184,8 @@ def test_a_thread_that_shares_its_core_is_switched_out():
             while involuntary_switches() == before and time.monotonic() < end:
                 pass
             assert involuntary_switches() > before
+            waited = lost_core().waited_seconds
+            assert waited is None or waited > 0
         finally:
             os.sched_setaffinity(0, cores)
             rival.kill()

@@ -2,12 +2,13 @@
 
 import math
 import statistics
+import time
 
 import pytest
 
 from bench_lib.model import Policy, Timing
 from bench_lib.telemetry import Reading
-from bench_lib.turns import HostClock, block, in_turns
+from bench_lib.turns import HOST_BOUND, HostClock, block, in_turns
 
 POLICY = Policy("test", samples=12, budget_seconds=60.0, min_samples=5, max_warmup_seconds=0.0)
 
@@ -61,7 +62,7 @@ def training(stream, forward=1.0, backward=2.0, optimizer=0.5):
 
 def test_a_block_gives_the_step_and_its_parts():
     stream = Stream()
-    assert block(training(stream), stream, steps=4) == {
+    assert block(training(stream), stream, steps=4).seconds == {
         "step": 3.5,
         "forward": 1.0,
         "backward": 2.0,
@@ -72,7 +73,7 @@ def test_a_block_gives_the_step_and_its_parts():
 
 def test_a_step_of_one_part_is_the_step():
     stream = Stream()
-    assert block({"forward": stream.work("forward", 0.25)}, stream) == {"step": 0.25}
+    assert block({"forward": stream.work("forward", 0.25)}, stream).seconds == {"step": 0.25}
 
 
 def test_arms_get_their_own_times_and_one_set_of_turns():
@@ -156,4 +157,22 @@ def test_a_clock_that_stands_still_is_no_measurement():
 
 def test_the_host_clock_runs():
     found = block({"p": lambda: sum(range(20_000))}, HostClock(), steps=5)
-    assert 1e-6 < found["step"] < 1.0
+    assert 1e-6 < found.seconds["step"] < 1.0
+    assert found.host_share == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(("device_seconds", "bound"), [(0.002, True), (0.2, False)])
+def test_a_host_that_cannot_keep_ahead_of_the_device_is_told(device_seconds, bound):
+    """A step that takes the host 2 ms to queue, and the device as long, or a hundred times as long."""
+    stream = Stream()
+    queue = stream.work("p", device_seconds)
+
+    def step():
+        time.sleep(0.002)
+        queue()
+
+    policy = Policy("test", samples=5, budget_seconds=60.0, min_samples=5, max_warmup_seconds=0.0)
+    series = in_turns({"a": {"p": step}}, stream, policy, "", queued=True)["a"]
+    assert series["step"].warnings == ((HOST_BOUND,) if bound else ())
+    assert (series["step"].quantities["host_share"] > 0.95) is bound
+    assert not in_turns({"a": {"p": step}}, stream, policy, "")["a"]["step"].quantities
