@@ -48,7 +48,10 @@ def test_the_machine_code_of_each_copy_loads_as_it_says(cubin, disassembler):
         found = code.of_kernel(name, cubin, copy_ptx.PTX)
         assert found.language == "SASS"
         found.check(way)
-        assert re.search(seen[way], found.facts()["loads.instructions"])
+        facts = found.facts()
+        assert re.search(seen[way], facts["loads.instructions"])
+        assert "BAR" not in facts["loads.waits"].replace("DEPBAR", "")
+        assert ("SYNCS.PHASECHK" in facts["loads.waits"]) == (way == "tma")
 
 
 def test_where_there_is_no_disassembler_the_text_is_read(cubin, monkeypatch):
@@ -57,6 +60,7 @@ def test_where_there_is_no_disassembler_the_text_is_read(cubin, monkeypatch):
         found = code.of_kernel(name, cubin + b"read anew", copy_ptx.PTX)
         assert found.language == "PTX"
         found.check(way)
+        assert ("mbarrier" in found.facts()["loads.waits"]) == (way == "tma")
 
 
 @pytest.mark.parametrize("data", [b"no cubin", b""], ids=["other bytes", "nothing"])

@@ -1,7 +1,8 @@
 """The charts of the family tma show the rates of what was measured, beside the device's peaks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import synthetic
 from figures import assert_readable, in_one_line, points
 
 from bench_lib import store
+from bench_lib.claims import judged
 from bench_lib.claims.derived import values
+from bench_lib.claims.words import Verdict
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Timing, Work
 from bench_lib.rates import peak_bandwidth
@@ -19,6 +22,8 @@ from bench_lib.tma_charts.attention import attention_backends
 from bench_lib.tma_charts.tiles import tma_tiles
 
 Timed = tuple[Case, float, Work]
+Facts = Mapping[str, Mapping[str, str]]
+NO_FACTS: Facts = MappingProxyType({})
 COPIED = Work(nbytes=512e6)
 PACES = {"plain": 0.80, "cp_async": 0.82, "tma": 0.90}  # share of an H200's 4800 GB/s
 
@@ -51,13 +56,20 @@ def attentions() -> Iterator[Timed]:
         yield Case("tma", "attention_default", params), flop / 600e12, Work(flop=flop)
 
 
-def write(results: Path, runs: int, cases: Iterable[Timed], gpu: str = "NVIDIA H200") -> Data:
+def write(
+    results: Path,
+    runs: int,
+    cases: Iterable[Timed],
+    gpu: str = "NVIDIA H200",
+    facts: Facts = NO_FACTS,
+) -> Data:
     rng, cases = np.random.default_rng(3), list(cases)
     for number in range(runs):
         info = synthetic.run_info("hopper", "here", started_at=synthetic.EPOCH + number)
         made = []
         for case, seconds, work in cases:
-            one = synthetic.SyntheticCase(case, seconds, timing=Timing.COLD, work=work)
+            own = facts.get(case.case_id, {})
+            one = synthetic.SyntheticCase(case, seconds, timing=Timing.COLD, work=work, facts=own)
             made.append(synthetic.measurement(one, synthetic.times(rng, seconds, synthetic.Noise(), 10)))
         synthetic.write_run(results, info, synthetic.identity(synthetic.Machine(gpu_name=gpu)), made)
     return store.load(results, ["hopper"])
@@ -109,6 +121,24 @@ def test_attention_by_backend(tmp_path, runs):
 def test_what_was_not_measured_is_not_drawn(tmp_path, draw, cases):
     with pytest.raises(UsageError, match="measure the family tma"):
         draw(write(tmp_path, 1, cases))
+
+
+def test_the_published_claims_are_judged_on_it(tmp_path):
+    waits = {"plain": "none", "cp_async": "DEPBAR.LE", "tma": "DEPBAR.LE; SYNCS.PHASECHK.TRANS64.TRYWAIT"}
+    made = [*copies(), *products(), *attentions()]
+    facts = {
+        case.case_id: {"operators": "aten::_scaled_dot_product_cudnn_attention"}
+        if case.op == "attention_default"
+        else {"loads.waits": waits[str(case.params["loads"])]}
+        for case, _, _ in made
+        if case.op in ("attention_default", "copy_ptx")
+    }
+    write(tmp_path, 4, made, facts=facts)
+    found = {str(one.claim.id): one for one in judged.verdicts(tmp_path, ["hopper"]).claims}
+    assert found["tma-bandwidth-utilization"].verdict is Verdict.REFUTED
+    assert "no case comes near it" in found["tma-bandwidth-utilization"].reason
+    assert found["tma-no-syncthreads"].verdict is Verdict.MIXED
+    assert found["tma-via-cudnn9-automatic"].verdict is Verdict.SUPPORTED
 
 
 def test_the_share_of_the_memorys_peak_is_derived_when_read(tmp_path):

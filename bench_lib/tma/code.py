@@ -29,6 +29,13 @@ _PTX = MappingProxyType(
         "plain": re.compile(r"\bld\.global[\w.:]*"),
     }
 )
+# How a kernel waits: __syncthreads, an mbarrier, a group of cp.async (DEPBAR) or of bulk copies.
+_WAITS = MappingProxyType(
+    {
+        "SASS": re.compile(r"\b(?:BAR\.SYNC|SYNCS\.PHASECHK|DEPBAR|UTMACMDFLUSH)[\w.]*"),
+        "PTX": re.compile(r"\b(?:bar(?:rier)?\.sync|mbarrier\.\w*wait|cp\.async\.\w*\.?wait_\w+)[\w.:]*"),
+    }
+)
 # What a kernel may not hold: the ways that are newer than the one it is said to take.
 _NEVER = MappingProxyType({"tma": (), "cp_async": ("tma",), "plain": ("tma", "cp_async")})
 _SECONDS = 60.0
@@ -40,6 +47,7 @@ class Code:
 
     language: str  # SASS or PTX
     instructions: Mapping[str, tuple[str, ...]]
+    waits: tuple[str, ...]
 
     def check(self, way: str) -> None:
         """Raise CudaGainsError unless the kernel loads in this way, and in no newer one."""
@@ -59,19 +67,21 @@ class Code:
     def facts(self) -> dict[str, str]:
         """The facts that a case stores."""
         named = [name for names in self.instructions.values() for name in names]
-        return {"loads.code": self.language, "loads.instructions": "; ".join(named)}
+        waits = "; ".join(self.waits) or "none"
+        return {"loads.code": self.language, "loads.instructions": "; ".join(named), "loads.waits": waits}
 
 
 def of_kernel(name: str, cubin: bytes, ptx: str) -> Code:
     """The code of the kernel `name`, which is in both."""
     sass = _sass(cubin).get(name, "")
-    if sass:
-        return Code("SASS", _found(_SASS, sass))
-    return Code("PTX", _found(_PTX, _body(ptx, name)))
+    language, text = ("SASS", sass) if sass else ("PTX", _body(ptx, name))
+    patterns = _SASS if sass else _PTX
+    found = {way: _names(pattern, text) for way, pattern in patterns.items()}
+    return Code(language, found, _names(_WAITS[language], text))
 
 
-def _found(patterns: Mapping[str, re.Pattern[str]], text: str) -> dict[str, tuple[str, ...]]:
-    return {way: tuple(sorted(set(pattern.findall(text)))) for way, pattern in patterns.items()}
+def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    return tuple(sorted(set(pattern.findall(text))))
 
 
 def _body(ptx: str, name: str) -> str:
