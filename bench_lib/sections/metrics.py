@@ -17,6 +17,8 @@ FAMILIES = {
     "tma": "copies and products through the tensor memory accelerator and without, attention by backend",
     "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
     "cross_check": "the same work timed by this suite and by nvbench: do two rulers agree?",
+    "onnx_export": "torch.onnx.export: time, success, and whether onnxruntime computes the same",
+    "dtensor_fsdp_smoke": "DTensor, tensor parallelism, fully_shard, checkpoints: do they work over ranks?",
 }
 METRICS = {
     "submit": "host time of the call that starts the work, with the queue far from full",
@@ -84,6 +86,11 @@ QUANTITIES = {
     "requests_a_window": "requests that all clients did in one window",
     "slowest_client_seconds": "median latency of the slowest client",
     "fastest_client_seconds": "median latency of the fastest client",
+    "exports_succeeded": "of a set of small modules those that were exported and compute the same",
+    "exports_tried": "how many small modules that set holds",
+    "onnx_nbytes": "bytes of the exported file with its weights",
+    "onnx_nodes": "operators in the exported graph",
+    "max_abs_error": "largest difference between two results",
     "cycles_a_hop": "SM cycles of one access of a dependent chain of reads",
 }
 _OWN = "defined in the family's benchmark file"
