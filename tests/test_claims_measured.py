@@ -419,6 +419,12 @@ LAUNCHES = {"family": "launch", "named": "kernels"}
         (look("stored", **LAUNCHES, contains="winograd"), Verdict.SUPPORTED, "stored kernels with"),
         (look("stored", **LAUNCHES, contains="fft"), Verdict.REFUTED, "stored no kernels with"),
         (f"[{look('stored', **LAUNCHES, contains='fft')}, {PLUGGY}]", Verdict.MIXED, "pluggy"),
+        (look("stored", **LAUNCHES, contains="winograd", cudart="12.4"), Verdict.SUPPORTED, "demo/new"),
+        (
+            look("stored", **LAUNCHES, contains="winograd", cudart="11.8", absent="yes"),
+            *(Verdict.REFUTED, "demo/old"),
+        ),
+        (look("stored", **LAUNCHES, contains="winograd", torch="9.9"), Verdict.NOT_MEASURED, ""),
     ],
 )
 def test_a_fact_is_looked_up_in_the_real_thing(truths, judge, check, verdict, told):

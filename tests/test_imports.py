@@ -66,6 +66,7 @@ MEASURING = [
     *DOCTOR,
     "ranks_steps", "ranks_steps.networks", "ranks_steps.arms", "ranks_steps.trainer",
     "ranks_steps.measuring", "ranks_steps.cases",
+    "smoke", "smoke.sharded", "smoke.training", "smoke.checking",
     # pytest
     "observing.ranges",
     "ending", "selection", "options", "target", "bench_json", "flight", "session",

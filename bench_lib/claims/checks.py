@@ -6,7 +6,8 @@ A check is a table with a `look`:
                 the stacks file declares, and what stored runs had loaded
     installed   the installed `package` (of this `version`) requires something that `requires` matches
     file        a file `path` (glob) of the installed `package` holds something that `contains` matches
-    stored      the fact `named` so of stored cases of `family` (and `op`) is something `contains` matches
+    stored      the fact `named` so of stored cases of `family` (and `op`) is something `contains` matches,
+                in stacks that had loaded the `torch`, `cudart` or `driver` named
 
 Patterns are regular expressions. With `absent = "yes"` the claim is that nothing of the kind is there. What
 agrees with a claim and what contradicts it are gathered over all its checks: both together are `mixed`.
@@ -26,6 +27,7 @@ from bench_lib.stacks import StackEntry
 
 _FILE_BYTES = 4_000_000  # of a text file that is read; larger ones are data
 _NAMES = 3
+_HELD = ("torch", "cudart", "driver")  # by which stored cases are chosen
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,10 @@ def _text(file: metadata.PackagePath) -> str:
 
 def _stored(given: Mapping[str, str], world: World) -> tuple[list[str], list[str]]:
     found: dict[str, bool] = {}
+    holding = {name: given[name] for name in _HELD if name in given}
     for arm, family, op, facts in world.measured.facts():
+        if not arm.holds(holding):
+            continue
         if family == given["family"] and fnmatchcase(op, given.get("op", "*")) and given["named"] in facts:
             where = f"{arm.side.campaign}/{arm.side.label}: {family}/{op}"
             matched = bool(re.search(given["contains"], facts[given["named"]], re.IGNORECASE))
@@ -184,5 +189,5 @@ CHECKS: Mapping[str, tuple[Look, tuple[str, ...], tuple[str, ...] | None]] = {
     "version": (_version, ("of", "is"), None),
     "installed": (_installed, ("package", "requires"), ("version", "absent")),
     "file": (_file, ("package", "path", "contains"), ("absent",)),
-    "stored": (_stored, ("family", "named", "contains"), ("op", "absent")),
+    "stored": (_stored, ("family", "named", "contains"), ("op", "absent", *_HELD)),
 }
