@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from bench_lib import environments, journal, merge, schedule, stacks, stock, watch
+from bench_lib import campaign_containers, journal, merge, schedule, stacks, stock, watch
 from bench_lib.campaign_cooling import Cooling
 from bench_lib.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
 from bench_lib.campaign_sharing import Sharing
@@ -122,6 +122,7 @@ def _have_libraries(plan: Plan, console: Console) -> None:
     stock.require_wheels(plan.entries(), plan.wheels)
     for entry in plan.entries():
         stock.have(entry, plan.wheels, console.print, plan.stacks_file)
+    campaign_containers.require_gpus(plan)
 
 
 def _measure_rounds(campaign: _Campaign, seed: int) -> int:
@@ -221,12 +222,9 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
     task |= {"skip": sorted(done), "quantities": campaign.cooling.wait(run_id, campaign.progress)}
     write_json(campaign.scratch / "task.json", task)
-    its = environments.environment(stacks.stack(plan.arms[arm], plan.stacks_file))
-    environment = {**its.variables, "CUDA_GAINS_TASK": str(campaign.scratch / "task.json")}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins cost seconds, see Plan.arguments
-    if plan.stacks_file is not None:
-        environment[stacks.FILE_VARIABLE] = str(plan.stacks_file)
-    child = watch.start([its.python, *plan.program[1:], *plan.arguments(plan.arms[arm])], environment, log)
+    entry = stacks.stack(plan.arms[arm], plan.stacks_file)
+    started = campaign_containers.process(plan, entry, run_id, campaign.scratch / "task.json")
+    child = watch.start(started.command, started.variables, log)
     watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds, log)
     try:
         hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
@@ -235,7 +233,8 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
         _keep(campaign, run_id, None, "")
         raise
     finally:
-        hide_in(log, secrets(environment))
+        started.end()
+        hide_in(log, secrets(started.variables))
     status = Status.HUNG if hung else Status.CRASHED
     _keep(campaign, run_id, status, hung or watch.how_it_ended(child.returncode))
     process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)

@@ -64,7 +64,7 @@ def of_stack(entry: StackEntry, wheels: Path | None = None) -> Path:
         return stacks.cached_library(entry, wheels)
     if entry.base is not None and entry.library != "cudart":
         return of_stack(entry.base, wheels)
-    if entry.kind in ("here", "venv"):
+    if entry.kind in ("here", "venv", "container"):
         return loaded_or_default()
     found = next(stacks.libraries(entry, "libcudart.so.*"), None)
     if found is None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench_lib import cache, stacks, startup
+from bench_lib.containers.engine import engine
+from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.errors import Refused, UsageError
 from bench_lib.stacks import PACKAGES, StackEntry
 
-STACK_VARIABLE = "CUDA_GAINS_STACK"  # which stack a process was started for
+STACK_VARIABLE = stacks.NAME_VARIABLE
 _ACTIVATE = "activate"
 _ACTIVATE_SECONDS = 60.0
 _OF_THE_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
@@ -53,6 +55,8 @@ def _of_kind(entry: StackEntry, given: dict[str, str]) -> Environment:
         return _venv(entry, given)
     if entry.kind == "path":
         return _activated(entry, given)
+    if entry.image is not None:
+        return _contained(entry, given)
     return Environment(sys.executable, given)
 
 
@@ -62,6 +66,32 @@ def _venv(entry: StackEntry, given: dict[str, str]) -> Environment:
     kept = {name: value for name, value in given.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     path = os.pathsep.join([str(folder / "bin"), given.get("PATH", os.defpath)])
     return Environment(str(folder / "bin" / "python"), {**kept, "VIRTUAL_ENV": str(folder), "PATH": path})
+
+
+def _contained(entry: StackEntry, given: dict[str, str]) -> Environment:
+    """What a container is started with, of which it is given only what it needs: see containers.command."""
+    assert entry.image is not None
+    kept = {name: value for name, value in given.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    suite = {"PYTHONPATH": str(Path(__file__).parents[1]), ID_VARIABLE: require_image(entry)}
+    return Environment(entry.image.python, {**kept, **suite})
+
+
+def require_image(entry: StackEntry) -> str:
+    """The id of a container stack's image; UsageError, with what to do, when it is not here."""
+    assert entry.image is not None
+    if found := engine(entry.image).image_id(entry.image):
+        return found
+    raise UsageError(
+        f"image {entry.image.name} of stack {entry.name} is not here; {how_to_have_image(entry)}"
+    )
+
+
+def how_to_have_image(entry: StackEntry) -> str:
+    """What a user does to have the image of a container stack."""
+    assert entry.image is not None
+    if entry.image.dockerfile is not None:
+        return f"build it with `cuda-gains stacks create {entry.name}`"
+    return f"build it, or fetch it with `{entry.image.engine or 'docker'} pull {entry.image.name}`"
 
 
 def _activated(entry: StackEntry, given: dict[str, str]) -> Environment:
@@ -154,7 +184,7 @@ def exchanged(entry: StackEntry) -> Path:
 def _own_caches(entry: StackEntry) -> dict[str, str]:
     folder = compiled(entry.name)
     found = {name: str(folder / part) for name, part in _CACHES.items()}
-    if entry.kind == "venv" or (entry.base is not None and entry.base.kind == "venv"):
+    if "venv" in (entry.kind, entry.base and entry.base.kind) or entry.image is not None:
         found["NUMBA_CACHE_DIR"] = str(folder / "numba")  # its numba compiles the same files anew
     for place in found.values():
         cache.writable(Path(place))

@@ -13,42 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench_lib import libraries, machine
+from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.faults.secrets import secret_name as secret_name
-from bench_lib.faults.secrets import secret_value
 from bench_lib.model import Identity
 from bench_lib.stacks import StackEntry
 from bench_lib.telemetry import clock_source
+from bench_lib.variables import moving
+from bench_lib.variables import secret as secret
 
 if TYPE_CHECKING:
     from bench_lib.gpu import Detected, Gpu
 
 _PYTHON_PACKAGES = ("numpy", "cupy", "triton", "numba")
-_VARIABLES = frozenset(
-    {
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "PYTHONHASHSEED",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "NVIDIA_TF32_OVERRIDE",
-        "NVIDIA_VISIBLE_DEVICES",
-        "GLIBC_TUNABLES",
-    }
-)
-_PREFIXES = (
-    "CUDA_",
-    "CUDNN_",
-    "CUBLAS_",
-    "CUPY_",
-    "NCCL_",
-    "PYTORCH_",
-    "TORCH",
-    "TRITON_",
-    "NUMBA_",
-)
-# Where files lie: differs from stack to stack and run to run, and moves no number.
-_PLACES = ("CUDA_GAINS_", "_CACHE_DIR", "CUDA_CACHE_PATH")
-_LONG_WORD = 32
 
 
 def identity(
@@ -66,7 +42,8 @@ def identity(
         stack={**python_facts(), **libraries.facts(stack)},
         driver=_driver(gpu, detected),
         machine={**machine.facts(), "clocksource": clock_source(), **_gpu(gpu, detected)},
-        settings={**environment(_without_folder(os.environ, stack)), **(settings or {}), **_context(gpu)},
+        settings={**environment(_without_folder(os.environ, stack)), **(settings or {}), **_context(gpu)}
+        | ({"image": os.environ[ID_VARIABLE]} if ID_VARIABLE in os.environ else {}),
         quantities=dict(quantities or {}),
     )
 
@@ -93,25 +70,7 @@ def python_facts() -> dict[str, str]:
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables that can move a number, as `env.NAME`; none that could hold a secret."""
-    return {
-        f"env.{name}": value
-        for name, value in sorted(variables.items())
-        if (name in _VARIABLES or name.startswith(_PREFIXES))
-        and not any(place in name for place in _PLACES)
-        and not secret(name, value)
-    }
-
-
-def secret(name: str, value: str) -> bool:
-    """Whether a variable could hold a secret: by its name, a password in an address, or a long key."""
-    if secret_name(name) or secret_value(value):
-        return True
-    # A long word of letters and digits is a key; names of devices and paths have dashes or slashes.
-    words = "".join(c if c.isalnum() or c == "_" else " " for c in value).split()
-    return any(
-        len(word) >= _LONG_WORD and any(map(str.isdigit, word)) and any(map(str.isalpha, word))
-        for word in words
-    )
+    return {f"env.{name}": value for name, value in moving(variables).items()}
 
 
 def suite_commit(package: Path = Path(__file__).parent) -> str:

@@ -7,14 +7,18 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench_lib import cache
+from bench_lib.containers import image as images
+from bench_lib.containers.image import Image
 from bench_lib.errors import Unavailable, UsageError
 from bench_lib.layout import check_name
 
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w.,-]+\])?==[\w.!+-]+", re.ASCII)
+NAME_VARIABLE = "CUDA_GAINS_STACK"  # which stack a process was started for
 FILE_VARIABLE = "CUDA_GAINS_STACKS"  # how a campaign tells its processes which file it reads
 
 
@@ -30,6 +34,7 @@ _KEYS: dict[str, _Keys] = {
     "venv": _Keys(frozenset({"kind", "requirements", "declared"}), frozenset({"extra_index", "python"})),
     "swap": _Keys(frozenset({"kind", "base", "library", "requirements", "declared"})),
     "path": _Keys(frozenset({"kind", "folder", "declared"}), frozenset({"python"})),
+    "container": _Keys(frozenset({"kind", "image", "declared"}), frozenset(images.KEYS)),
 }
 
 SWAPPED = ("cudart", "cublas", "cudnn", "nccl")  # the libraries a swap can exchange
@@ -43,7 +48,7 @@ class StackEntry:
     """One entry of stacks.toml: what a stack is made of and which versions it promises."""
 
     name: str
-    kind: str  # here, cudart, native, venv, swap or path
+    kind: str  # here, cudart, native, venv, swap, path or container
     requirements: tuple[str, ...] = ()  # exact pins, NAME==VERSION
     declared: Mapping[str, str] = field(default_factory=dict)  # component -> version: cudart -> 12.4
     extra_index: str = ""  # venv: a second package index
@@ -51,13 +56,15 @@ class StackEntry:
     folder: Path | None = None  # path: the unpacked folder
     base: "StackEntry | None" = None  # swap: the stack in which a library is exchanged
     library: str = ""  # swap: the component that is exchanged
+    image: Image | None = None  # container: what it runs in
 
     @property
     def pins(self) -> tuple[str, ...]:
         """Everything that decides what is in the stack, for a campaign's plan."""
         base = () if self.base is None else (f"base {self.base.name}", *self.base.pins)
         index = (self.extra_index,) if self.extra_index else ()
-        return (*base, *self.requirements, *index)
+        image = () if self.image is None else (f"image {self.image.name}",)
+        return (*base, *self.requirements, *index, *image)
 
 
 HERE = StackEntry("here", "here")
@@ -70,7 +77,7 @@ def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
     folder, else of the checkout this package lies in, else none. Raises UsageError for a file that
     is not there or is wrong in any way.
     """
-    found = path or _default_file()
+    found = path or file()
     if found is None:
         return {HERE.name: HERE}
     try:
@@ -87,7 +94,8 @@ def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
     return {name: entries[name] for name in (HERE.name, *content)}
 
 
-def _default_file() -> Path | None:
+def file() -> Path | None:
+    """The stacks file that is read where none is named; None where there is none."""
     if named := os.environ.get(FILE_VARIABLE):
         return Path(named)
     parents = (Path.cwd(), Path(__file__).parent.parent)
@@ -119,9 +127,12 @@ def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -
         _declared(where, table),
         _index(where, table),
         _text(where, table, "python"),
-        _folder(path, where, table),
+        _folder(path, where, table, "folder"),
         _base(where, table, known),
         _text(where, table, "library"),
+        images.read(where, partial(_text, where, table), partial(_folder, path, where, table))
+        if kind == "container"
+        else None,
     )
     _check(where, entry)
     return entry
@@ -167,15 +178,15 @@ def _index(where: str, table: Mapping[str, Any]) -> str:
     return index
 
 
-def _folder(path: Path, where: str, table: Mapping[str, Any]) -> Path | None:
+def _folder(path: Path, where: str, table: Mapping[str, Any], key: str) -> Path | None:
     """A folder is meant relative to the stacks file."""
-    folder = _text(where, table, "folder")
+    folder = _text(where, table, key)
     if not folder:
         return None
     try:
         return (path.absolute().parent / Path(folder).expanduser()).resolve()
     except RuntimeError as error:  # a home or a symbolic link that leads nowhere
-        raise UsageError(f"{where} has folder {folder!r}, which cannot be followed: {error}") from None
+        raise UsageError(f"{where} has {key} {folder!r}, which cannot be followed: {error}") from None
 
 
 def _base(where: str, table: Mapping[str, Any], known: Mapping[str, StackEntry]) -> StackEntry | None:
@@ -250,7 +261,8 @@ def sites(entry: StackEntry) -> tuple[Path, ...]:
         return tuple(sorted(own.glob("lib/python3*/site-packages")))
     if entry.kind == "path" and entry.folder is not None:
         return (entry.folder,)
-    return tuple(Path(place) for place in sys.path) if entry.kind == "here" else (own,)
+    inside = entry.kind == "container" and os.environ.get(NAME_VARIABLE) == entry.name
+    return tuple(Path(place) for place in sys.path) if entry.kind == "here" or inside else (own,)
 
 
 def libraries(entry: StackEntry, pattern: str) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """Which stacks are here, and having them here: created, checked, listed, removed."""
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -10,10 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench_lib import cache, environments, stacks, swaps, venvs
+from bench_lib.containers import engine
+from bench_lib.containers.command import Container
+from bench_lib.environments import STACK_VARIABLE
 from bench_lib.errors import CudaGainsError, Unavailable, UsageError
 from bench_lib.stacks import FILE_VARIABLE, StackEntry
 
 _OBSERVE_SECONDS = 300.0  # torch's import on a cold disk
+_OF_OTHERS = ("path", "container")  # what others may have changed is asked again each time, and never removed
 
 Progress = Callable[[str], None]
 
@@ -37,6 +42,8 @@ def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
         return entry.folder is not None and (entry.folder / "activate").is_file()
     if entry.kind == "venv":
         return venvs.at_hand(entry)
+    if entry.image is not None:
+        return os.environ.get(STACK_VARIABLE) == entry.name or engine.is_here(entry.image)
     if entry.base is not None and not at_hand(entry.base, wheels):
         return False
     in_wheels = wheels is not None and all(cache.find_wheel(pin, wheels) for pin in entry.requirements)
@@ -55,6 +62,8 @@ def how_to_have(entry: StackEntry) -> str:
     if entry.kind == "path" and entry.folder is not None:
         script = entry.folder / "activate"
         return f"there is no {script}: unpack the stack there, or correct its `folder` in the stacks file"
+    if entry.image is not None:
+        return environments.how_to_have_image(entry)
     if base is not None and base.kind == "path" and not at_hand(base):
         return f"of its base {base.name} {how_to_have(base)}"
     return f"make it with `cuda-gains stacks create {entry.name}`"
@@ -91,14 +100,14 @@ def have(entry: StackEntry, wheels: Path | None, progress: Progress, path: Path 
     """Create a stack unless it is here; with `wheels` nothing is fetched. Raises as `create`."""
     if entry.kind == "cudart" and wheels is not None:
         stacks.cached_library(entry, wheels)
-    elif entry.kind != "here" and not (at_hand(entry) and entry.kind != "path"):
+    elif entry.kind != "here" and not (at_hand(entry) and entry.kind not in _OF_OTHERS):
         create(entry.name, wheels, progress, path)
 
 
 def create(
     name: str, wheels: Path | None = None, progress: Progress | None = None, path: Path | None = None
-) -> Path:
-    """Put what a stack needs into the cache and check what it promises; where it lies.
+) -> Path | str:
+    """Put what a stack needs into the cache and check what it promises; where it lies, or its image.
 
     With `wheels` everything comes from that folder, else pip fetches it. Raises Unavailable, naming the
     requirement, when it cannot be had, UsageError when it is not what its entry declares. After an error
@@ -122,10 +131,10 @@ def create(
         if broken := observe(entry, path)["broken"]:
             raise UsageError(str(broken))
     except CudaGainsError:
-        if not was_there and entry.kind != "path":
+        if not was_there and entry.kind not in _OF_OTHERS:
             _remove(entry)
         raise
-    return entry.folder or cache.folder(name)
+    return entry.image.name if entry.image is not None else entry.folder or cache.folder(name)
 
 
 def _runtime(entry: StackEntry, wheels: Path | None, say: Progress) -> Path:
@@ -140,8 +149,17 @@ def _fill(entry: StackEntry, wheels: Path | None, say: Progress) -> None:
         environments.environment(entry)  # which says what is not there
     elif entry.kind == "venv":
         venvs.create(entry, wheels, say)
+    elif entry.image is not None:
+        _build(entry, say)
     else:
         _unpack(entry, wheels, say, cache.libraries_only)
+
+
+def _build(entry: StackEntry, say: Progress) -> None:
+    assert entry.image is not None
+    if entry.image.dockerfile is None:
+        environments.require_image(entry)  # which says what to do
+    engine.engine(entry.image).build(entry.image, lambda line: say(f"{entry.name}: {line}"))
 
 
 def _unpack(entry: StackEntry, wheels: Path | None, say: Progress, keep: cache.Keep) -> Path:
@@ -166,13 +184,18 @@ def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
     UsageError when the stack's Python cannot run this suite or its libraries do not load.
     """
     environment = environments.environment(entry)
-    variables = dict(environment.variables) | ({} if path is None else {FILE_VARIABLE: str(path.absolute())})
-    command = [environment.python, "-P", "-m", "bench_lib.observe", entry.name]
+    file = path or stacks.file()
+    variables = dict(environment.variables) | ({} if file is None else {FILE_VARIABLE: str(file.absolute())})
+    words = ["-P", "-m", "bench_lib.observe", entry.name]
+    box = Container.asking(entry, variables) if entry.image is not None else None
+    command = [environment.python, *words] if box is None else box.command(words, variables)
     try:
         done = subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=_OBSERVE_SECONDS
         )
     except subprocess.TimeoutExpired:
+        if box is not None:
+            box.end()
         raise UsageError(f"stack {entry.name} did not answer within {_OBSERVE_SECONDS:.0f} s") from None
     try:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -204,7 +227,7 @@ def _remove(entry: StackEntry) -> bool:
 def listing(path: Path | None = None) -> list[StackRow]:
     """Every stack, and whether it can be used without fetching anything."""
     return [
-        StackRow(e.name, e.kind, ", ".join(e.requirements), "yes" if at_hand(e) else "no")
+        StackRow(e.name, e.kind, ", ".join(e.requirements or e.pins), "yes" if at_hand(e) else "no")
         for e in stacks.load_stacks(path).values()
     ]
 
@@ -216,10 +239,14 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
     if entry.base is not None:
         found |= {"base": entry.base.name, "exchanges": entry.library}
     found |= {"extra index": entry.extra_index}
+    if entry.image is not None:
+        found |= {"image": entry.image.name, "dockerfile": str(entry.image.dockerfile or "")}
     found["declared"] = "\n".join(f"{key} {value}" for key, value in stacks.declared(entry).items())
     if not at_hand(entry):
         return {**found, "here": f"no; {how_to_have(entry)}"}
-    if entry.kind != "here":
+    if entry.image is not None:
+        found["image id"] = environments.require_image(entry)
+    elif entry.kind != "here":
         found["folder"] = str(entry.folder or cache.folder(name))
     answer = observe(entry, path)
     found["python"] = environments.environment(entry).python

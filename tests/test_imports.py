@@ -16,7 +16,9 @@ BOTH = [
     "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
     "faults.secrets", "observing", "observing.settings",
     "guard", "journal_rows", "journal",
-    "families", "cache", "stacks", "startup", "environments", "elf", "swaps", "venvs", "stock",
+    "families", "cache", "variables", "containers", "containers.image", "containers.engine",
+    "stacks", "startup", "environments", "containers.inside", "containers.command", "containers.pins",
+    "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
     "importing.nccl_text", "importing.nvbandwidth", "importing.nvbench", "importing.superbench",
     "importing.formats", "importing.writing",
@@ -75,7 +77,7 @@ MEASURING = [
 ]
 JOIN = [
     "schedule", "plan", "progress", "watch", "merge",
-    "campaign_rounds", "campaign_cooling", "campaign_sharing", "campaign",
+    "campaign_rounds", "campaign_cooling", "campaign_sharing", "campaign_containers", "campaign",
 ]
 READING = [
     "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",

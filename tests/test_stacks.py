@@ -101,7 +101,8 @@ def test_the_entries_that_the_docs_show_are_entries(tmp_path: Path) -> None:
         (tmp_path / "stacks.toml").write_text(block)
         found.append(stacks.load_stacks(tmp_path / "stacks.toml"))
     kinds, packed = found
-    assert {entry.kind for entry in kinds.values()} == {"venv", "native", "cudart", "swap", "path", "here"}
+    of_python = {"venv", "native", "cudart", "swap", "path", "here"}
+    assert {entry.kind for entry in kinds.values()} == {*of_python, "container"}
     shipped = stacks.load_stacks(SHIPPED)
     for name in ("native-11.8", "native-12.4"):
         assert packed[name].declared == shipped[name].declared

@@ -26,6 +26,7 @@ from bench_lib.doctor.snapshot import (
 )
 from bench_lib.doctor.variables import variables
 from bench_lib.environments import Environment
+from bench_lib.errors import UsageError
 from bench_lib.stacks import PACKAGES, StackEntry
 
 TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
@@ -88,6 +89,11 @@ def of_this_process(
 def _environment(entry: StackEntry) -> Environment:
     if entry.kind == "here":
         return Environment(sys.executable, dict(os.environ))
+    if entry.image is not None:
+        raise UsageError(
+            f"stack {entry.name} is an image, which is looked at from inside: "
+            f"docker run --rm --gpus all {entry.image.name} cuda-gains doctor"
+        )
     stock.require(entry)
     return environments.environment(entry)
 
