@@ -99,10 +99,14 @@ class Daemon:
         self._listener = Listener(self.address)
         threading.Thread(target=self._serve, daemon=True).start()
 
+    def close(self) -> None:
+        self._listener.close()
+
     def _serve(self) -> None:
-        while True:
-            connection = self._listener.accept()
-            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection = self._listener.accept()
+                threading.Thread(target=self._run, args=(connection,), daemon=True).start()
 
     def _run(self, connection: Any) -> None:
         line, folder, variables = connection.recv()

@@ -248,18 +248,17 @@ def test_kill_9_of_a_campaign_leaves_nothing_in_its_container(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No signal reaches the container then, and its engine would let it run on."""
-    monkeypatch.setenv("ENGINE_DAEMON", Daemon(kit.home).address)
     kit.bench(BENCH + HANGS.format(mark=str(kit.home / "begun")))
     words = ["run", "--stack", "boxed", "--rounds", "1", "--no-null", "--campaign", "c", "--device", "cpu"]
     words += ["--benchmarks", str(kit.home / "made"), "--results", str(kit.home / "results")]
-    code = "from bench_lib.cli import main; main()"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    _until(lambda: (kit.home / "begun").exists())
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    _until(lambda: not [line for line in _processes() if str(kit.home / "results") in line])
+    line = [sys.executable, "-c", "from bench_lib.cli import main; main()", *words]
+    with contextlib.closing(Daemon(kit.home)) as daemon:
+        monkeypatch.setenv("ENGINE_DAEMON", daemon.address)
+        child = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _until(lambda: (kit.home / "begun").exists())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        _until(lambda: not [told for told in _processes() if str(kit.home / "results") in told])
 
 
 def _until(holds: Any, seconds: float = 60.0) -> None:
