@@ -8,7 +8,6 @@ caches that one left. Read the gain with `--contrast execution=eager:compiled`. 
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -22,7 +21,6 @@ from bench_lib.errors import NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
 
     from bench_lib.compile_children import First
     from bench_lib.executions import Outcome
@@ -102,19 +100,7 @@ def shorter(policy: Policy) -> Policy:
 
 
 @pytest.fixture(scope="module")
-def caches(torch: ModuleType) -> Iterator[None]:
-    """Compiled code of steady arms is kept from run to run, apart for each torch."""
-    from bench_lib.compile_children import cache_environment, default_caches
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, folder in cache_environment(default_caches(torch.__version__)).items():
-            if name not in os.environ:
-                patch.setenv(name, folder)
-        yield
-
-
-@pytest.fixture(scope="module")
-def steady(request, caches, on_gpu: bool, bench_policy, order_seed: int) -> Callable[[Setup, str], Outcome]:
+def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Callable[[Setup, str], Outcome]:
     """The outcome of one execution of a set-up; a set-up is measured once, all executions in turns."""
     from bench_lib import executions
     from bench_lib.turns import HostClock

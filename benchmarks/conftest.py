@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ctypes import c_uint8, c_uint32, c_uint64
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,26 @@ def torch(request: pytest.FixtureRequest, stack: StackEntry, on_gpu: bool) -> It
         import torch
     except ImportError as error:
         raise Unavailable(f"torch does not import here: {error}") from None
+    with pytest.MonkeyPatch.context() as patch:
+        keep_compiled_code(patch, torch)
+        yield from on_suites_stream(request, torch, on_gpu)
+
+
+def keep_compiled_code(patch: pytest.MonkeyPatch, torch: ModuleType) -> None:
+    """Keep what is compiled from run to run, apart for each torch, unless somebody said where.
+
+    Said before anything uses torch: Inductor settles on a folder for temporary files with the first
+    step of an optimizer, and what a run compiles would lie here or there by the order of its cases.
+    """
+    from bench_lib.compile_children import cache_environment, default_caches
+
+    for name, folder in cache_environment(default_caches(torch.__version__)).items():
+        if name not in os.environ:
+            patch.setenv(name, folder)
+
+
+def on_suites_stream(request: pytest.FixtureRequest, torch: ModuleType, on_gpu: bool) -> Iterator[ModuleType]:
+    """Torch, with the suite's stream as its current one on a GPU."""
     if not on_gpu:
         yield torch
         return

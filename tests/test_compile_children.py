@@ -211,6 +211,38 @@ def test_without_a_compiler_no_step_is_taken(monkeypatch, tmp_path):
     assert not told.asked
 
 
+TRAINS_FIRST = """
+import os
+
+FAMILY = "made"
+
+def bench_trains_first(bench, torch):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(2, 2)).sum().backward()
+    optimizer.step()
+    bench(lambda: None, timing="host")
+    bench.fact("caches", os.environ["TORCHINDUCTOR_CACHE_DIR"])
+"""
+
+
+def test_what_is_compiled_is_kept_in_one_place_whatever_case_came_first(torch, tmp_path):
+    """The first step of an optimizer makes Inductor settle on a folder, if nobody has told it one."""
+    (tmp_path / "conftest.py").write_text((ROOT / "benchmarks" / "conftest.py").read_text())
+    (tmp_path / "bench_made.py").write_text(TRAINS_FIRST)
+    environment = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    command = [sys.executable, "-m", "pytest", tmp_path, "--device", "cpu", "--results", tmp_path / "results"]
+    subprocess.run(
+        [*map(str, command), "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"],
+        env={**environment, "XDG_CACHE_HOME": str(tmp_path / "home")},
+        timeout=120,
+        check=True,
+    )
+    (row,) = pq.read_table(tmp_path / "results" / "local" / "cases").to_pylist()
+    expected = tmp_path / "home" / "cuda-gains" / "compile" / torch.__version__ / "inductor"
+    assert dict(row["facts"])["caches"] == str(expected)
+
+
 def test_steady_caches_are_apart_for_each_torch(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_caches("2.6.0+cu124") == tmp_path / "cuda-gains" / "compile" / "2.6.0+cu124"
