@@ -169,8 +169,8 @@ def steps(request, torch, on_gpu: bool, capability, bench_policy, order_seed: in
     gpu = request.getfixturevalue("gpu") if on_gpu else None
     precisions = [Precision(p) for p in IN_TRAINING if on_gpu or p in ON_CPU]
     clock, device, telemetry = (gpu, "cuda", gpu.telemetry) if gpu else (HostClock(), "cpu", None)
-    # Half the time: what is asked is a ratio within turns, known after few.
-    policy = replace(bench_policy, budget_seconds=bench_policy.budget_seconds / 2)
+    # A third of the time: what is asked is a ratio within turns, known after few.
+    policy = replace(bench_policy, budget_seconds=bench_policy.budget_seconds / 3)
 
     @cache
     def measured(network: str, layout: str, batch: int) -> dict[Precision, amp_steps.Outcome]:

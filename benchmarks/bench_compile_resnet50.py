@@ -95,8 +95,8 @@ def rows_of_bottleneck() -> Iterator[object]:
 
 
 def shorter(policy: Policy) -> Policy:
-    """The run's policy with half its time: what is asked is a ratio within turns, known after few."""
-    return replace(policy, budget_seconds=policy.budget_seconds / 2)
+    """The run's policy with a third of its time: what is asked is a ratio in turns, known after few."""
+    return replace(policy, budget_seconds=policy.budget_seconds / 3)
 
 
 @pytest.fixture(scope="module")
