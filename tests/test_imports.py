@@ -65,6 +65,7 @@ MEASURING = [
     "tma", "tma.code", "tma.copy_ptx", "tma.copies", "tma.triton_kernels", "tma.triton_arms",
     "tma.attention", "tma.attention_kernels",
     "exporting", "exporting.networks", "exporting.exporter", "exporting.agreement",
+    "overlap", "overlap.copying", "overlap.loading",
     *DOCTOR,
     "ranks_steps", "ranks_steps.networks", "ranks_steps.arms", "ranks_steps.trainer",
     "ranks_steps.measuring", "ranks_steps.cases",
