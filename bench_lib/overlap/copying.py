@@ -115,7 +115,7 @@ def calibrate(passes: Passes, clock: Clock) -> dict[str, float]:
     """Choose how many products make up a copy; what each takes alone, and the most that overlap can give."""
 
     def alone(part: Any) -> float:
-        return median(block({STEP: part}, clock, 1)[STEP] for _ in range(_CALIBRATIONS))
+        return median(block({STEP: part}, clock, 1).seconds[STEP] for _ in range(_CALIBRATIONS))
 
     for part in (passes.copies, passes.products):
         part()
