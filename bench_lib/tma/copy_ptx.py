@@ -89,14 +89,14 @@ def _next(register: str, stages: int) -> str:
     @%p mov.u32 {register}, 0;"""
 
 
-def _filled(stages: int, load: str, own: str = "") -> str:
-    """All slots but one are filled before the first tile is waited for: from then on, one for each tile."""
+def _filled(loads: str, own: str = "") -> str:
+    """The first loads, before any is waited for."""
     return f"""
     mov.u32 %ring, ring;{own}
     mov.u32 %full, full;
     mov.u32 %slot, 0;
     mov.u32 %empty, 0;
-    mov.u64 %ahead, %i;{load * (stages - 1)}"""
+    mov.u64 %ahead, %i;{loads}"""
 
 
 def _cp_async(tile: int) -> str:
@@ -118,16 +118,18 @@ def _cp_async(tile: int) -> str:
     each = f"""{load}
     cp.async.wait_group {stages - 1};
     mad.lo.u32 %at, %slot, {tile}, %ring;{stores}{_next("%slot", stages)}"""
-    begin = _OWN + _filled(stages, load, "\n    mad.lo.u32 %ring, %thread, 16, %ring;")
+    begin = _OWN + _filled(load * (stages - 1), "\n    mad.lo.u32 %ring, %thread, 16, %ring;")
     return _entry("cp_async", tile, _ring(stages), begin, each)
 
 
 def _tma(tile: int) -> str:
     """One thread of the block: the accelerator loads into the slots, and stores out of them.
 
-    A slot is filled anew once the store out of it has read it, which is the store before the newest.
+    A slot is filled anew once the store out of it has read it. So that this seldom has to be waited for, the
+    `lag` newest stores may still be reading.
     """
     stages = RING_NBYTES // tile
+    lag = max(1, stages // 4)
     load = f"""
     setp.lt.u64 %p, %ahead, %n;
     add.u64 %x, %from, %ahead;
@@ -142,16 +144,17 @@ def _tma(tile: int) -> str:
     @%p bra end;{barriers}
     fence.mbarrier_init.release.cluster;
     fence.proxy.async;
-    mov.u32 %parity, 0;{_filled(stages, load)}"""
+    mov.u32 %parity, 0;{_filled(load * (stages - lag))}"""
     each = f"""
     mad.lo.u32 %at, %slot, {tile}, %ring;
     mad.lo.u32 %bar, %slot, 8, %full;
 wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], %parity;
     @!%p bra wait;
+    fence.proxy.async.shared::cta;
     cp.async.bulk.global.shared::cta.bulk_group [%y], [%at], {tile};
     cp.async.bulk.commit_group;
-    cp.async.bulk.wait_group.read 1;{load}{_next("%slot", stages)}
+    cp.async.bulk.wait_group.read {lag};{load}{_next("%slot", stages)}
     @%p xor.b32 %parity, %parity, 1;"""
     return _entry("tma", tile, _ring(stages), begin, each, "\n    cp.async.bulk.wait_group 0;")
 

@@ -110,8 +110,8 @@ def test_rates_are_below_the_peaks_and_those_of_copies_not_far_below(measured, h
         with capsys.disabled():
             told = f"{rate / 1e9:.0f} GB/s" if copied else f"{rate / 1e12:.0f} TFLOP/s"
             print(f"\n{row['case_id']}: {row['seconds'] * 1e6:.1f} us, {told}")
-        if not math.isnan(peak):
-            assert (0.4 * peak if copied else 0) < rate < peak, row["case_id"]
+        if not math.isnan(peak):  # a little above is possible: the last bytes written may still be in L2
+            assert (0.4 * peak if copied else 0) < rate < 1.05 * peak, row["case_id"]
 
 
 def test_the_kernels_of_an_attention_are_those_of_its_backend(measured, capsys):
