@@ -53,7 +53,7 @@ METRICS = {
     "allocator/limited": "one allocation and its release in the least memory that the trace fits into",
     "allocator/soak": "one allocation and its release, in each of sixty parts of the time",
     "allocator/time": "one transfer of pageable memory to the GPU",
-    "batch": "a batch from the DataLoader and a training step on it",
+    "stream_overlap/batch": "a batch from the DataLoader and a training step on it",
     "stream_overlap/time": "eight copies and as many runs of kernels, until all are done",
     "free": "one release of an allocation",
     "cudnn_selection/first": "the first call of a fresh process, after a convolution of another shape",
