@@ -26,6 +26,7 @@ _L2_CACHE_SIZE, _MAJOR, _MINOR = 38, 75, 76
 _STREAM_NON_BLOCKING = 1
 _HOST_PORTABLE_AND_MAPPED = 3
 _JIT_INPUT_PTX = 1
+_LOADING = {1: "eager", 2: "lazy"}  # cuda.h: CUmoduleLoadingMode
 
 # The parameters of every call, as cuda.h declares them from 11.4 on. Handles and CUdeviceptr are
 # c_void_p; "..._v2" are the names that cuda.h's macros give to the functions of the manual.
@@ -53,6 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuLinkCreate_v2": (c_uint, c_void_p, c_void_p, c_void_p),
     "cuLinkAddData_v2": (c_void_p, c_int, c_char_p, c_size_t, c_char_p, c_uint, c_void_p, c_void_p),
     "cuLinkComplete": (c_void_p, c_void_p, c_void_p), "cuLinkDestroy": (c_void_p,),
+    "cuModuleGetLoadingMode": (c_void_p,),
     "cuModuleLoadData": (c_void_p, c_char_p), "cuModuleGetFunction": (c_void_p, c_void_p, c_char_p),
     "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p),
 }
@@ -150,6 +152,13 @@ class Driver:
         capability = (self.attribute(_MAJOR, device), self.attribute(_MINOR, device))
         l2_nbytes = self.attribute(_L2_CACHE_SIZE, device)
         return DeviceInfo(device, self._uuid(device), name.value.decode(), capability, l2_nbytes, total.value)
+
+    def module_loading(self) -> str:
+        """`eager` or `lazy`: how this process loads code, "unknown" to a driver from before CUDA 11.7."""
+        try:
+            return _LOADING.get(self._integer("cuModuleGetLoadingMode"), "unknown")
+        except Unavailable:
+            return "unknown"
 
     def attribute(self, number: int, device: int = 0) -> int:
         """One CUdevice_attribute of a device."""

@@ -15,6 +15,8 @@ from bench_lib.family_data import by_stack, of_family
 from bench_lib.launch_chart import launch_by_runtime
 from bench_lib.memory_charts import exchange, migration
 from bench_lib.page import Chart, Section
+from bench_lib.process_charts.once import once
+from bench_lib.process_charts.sharing import sharing
 from bench_lib.store import Data
 from bench_lib.tma_charts.attention import attention_backends
 from bench_lib.tma_charts.tiles import tma_tiles
@@ -42,6 +44,10 @@ _BY_SIZE, _VERSIONS = "AllReduce by size of the message", "AllReduce by version 
 _COMPILED, _FIRST = "Speed-up of compiled over eager", "First step cold and warm, and when it has paid"
 _TMA = "The tensor memory accelerator, and attention"
 _TILES, _BACKENDS = "Copies and products with TMA and without", "Attention by torch's backends"
+_SHARED = "Several processes on one GPU"
+_CLIENTS = "Throughput and latency by number of clients"
+_START = "What a process pays once"
+_ONCE = "First times with lazy and with eager loading"
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "launch-by-runtime": Kind(_LAUNCH, _LAUNCH, launch_by_runtime),
@@ -56,6 +62,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "nccl-versions": Kind(_ALLREDUCE, _VERSIONS, nccl_versions),
         "tma-tiles": Kind(_TMA, _TILES, tma_tiles, "tma"),
         "attention-backends": Kind(_TMA, _BACKENDS, attention_backends, "tma"),
+        "mps": Kind(_SHARED, _CLIENTS, sharing, "mps"),
+        "module-loading": Kind(_START, _ONCE, once, "module_loading"),
     }
 )
 

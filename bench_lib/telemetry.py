@@ -120,6 +120,11 @@ class Telemetry:
         }
         return {key: value for key, value in found.items() if value is not None}
 
+    def free_nbytes(self) -> int | None:
+        """Bytes of the device's memory that nobody has taken, None where unknown. Needs no context."""
+        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if memory is None else int(memory.free)
+
     def other_processes(self) -> int | None:
         """How many other processes compute on the device now, None where unknown."""
         running = self._ask("nvmlDeviceGetComputeRunningProcesses")

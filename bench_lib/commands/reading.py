@@ -43,6 +43,8 @@ class Chart(StrEnum):
     NCCL_VERSIONS = "nccl-versions"
     TMA_TILES = "tma-tiles"
     ATTENTION_BACKENDS = "attention-backends"
+    MPS = "mps"
+    MODULE_LOADING = "module-loading"
 
 
 class FailOn(StrEnum):

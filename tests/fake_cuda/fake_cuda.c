@@ -11,6 +11,7 @@
  *   FAKE_CUDA_INIT_ERROR=0          what cuInit returns; or `abort`, or `hang`
  *   FAKE_CUDA_ACTIVE_FLAGS=-1       the primary context is active already, with these flags
  *   FAKE_CUDA_MIG=0                 1: the device is a MIG slice (its two UUIDs differ)
+ *   FAKE_CUDA_LOADING=lazy          what cuModuleGetLoadingMode says, whatever CUDA_MODULE_LOADING asks for
  *   FAKE_CUDA_VERSION=13000         what cuDriverGetVersion says
  *   FAKE_CUDA_TOTAL_NBYTES=1 GiB    larger allocations give error 2
  *   FAKE_CUDA_MAJOR=9               compute capability, before the point
@@ -259,6 +260,12 @@ Status cuInit(unsigned flags) {
         retained = 1;
     }
     initialised = 1;
+    return OK;
+}
+
+Status cuModuleGetLoadingMode(int *mode) { /* 1 is eager, 2 is lazy */
+    const char *said = getenv("FAKE_CUDA_LOADING"), *asked = getenv("CUDA_MODULE_LOADING");
+    *mode = said ? (strcmp(said, "eager") ? 2 : 1) : asked && !strcmp(asked, "EAGER") ? 1 : 2;
     return OK;
 }
 
@@ -556,12 +563,6 @@ Status cuModuleLoadData(Module **module, const void *image) {
 }
 
 Status cuModuleUnload(Module *module) { CONTEXT; (void)module; return OK; }
-
-Status cuModuleGetLoadingMode(int *mode) {
-    const char *text = getenv("CUDA_MODULE_LOADING");
-    *mode = text && !strcmp(text, "EAGER") ? 1 : 2;
-    return OK;
-}
 
 Status cuModuleGetFunction(Function **function, Module *module, const char *name) {
     CONTEXT;
