@@ -46,6 +46,17 @@ def sharing(gpu: Gpu) -> Iterator[Sharing]:
         raise CudaGainsError(trouble)
 
 
+@pytest.fixture(scope="module")
+def products(sharing: Sharing, stack: StackEntry) -> dict[str, str]:
+    """What the clients need for matrix products, their memory taken: it is no case's own."""
+    from bench_lib.cublas import library
+
+    found = library.locate(stack)
+    asked = {"work": "gemm", "cublas": str(found.cublas), "cublaslt": str(found.cublaslt)}
+    sharing.prepare(max(CLIENTS), asked)
+    return asked
+
+
 def record(bench: Any, sharing: Sharing, asked: dict[str, str], clients: int, way: str, metric: str) -> None:
     """Record one series of the windows of both ways, or why its way has none."""
     quick = bench.policy.name == "quick"
@@ -71,10 +82,6 @@ def bench_small_kernels(
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("sharing_", WAYS)
 @pytest.mark.parametrize("clients", CLIENTS)
-def bench_gemm(bench, sharing: Sharing, stack: StackEntry, clients: int, sharing_: str, metric: str) -> None:
+def bench_gemm(bench, sharing: Sharing, products, clients: int, sharing_: str, metric: str) -> None:
     """Each client multiplies matrices of 1024 rows in fp32, 10 products a request."""
-    from bench_lib.cublas import library
-
-    found = library.locate(stack)
-    asked = {"work": "gemm", "cublas": str(found.cublas), "cublaslt": str(found.cublaslt)}
-    record(bench, sharing, asked, clients, sharing_, metric)
+    record(bench, sharing, products, clients, sharing_, metric)

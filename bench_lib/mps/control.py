@@ -19,6 +19,7 @@ _PLACES = "/usr/bin:/usr/local/bin:/usr/local/nvidia/bin"  # beyond $PATH: where
 _NAME = "nvidia-cuda-mps"  # the kernel keeps 15 letters of the daemon's and the servers' names
 _USUAL = Path("/tmp/nvidia-mps")  # noqa: S108  the daemon's own choice where nobody says otherwise
 _ANSWER_SECONDS = 10.0
+_LOG_LINES = 3
 
 
 def binary(variables: Mapping[str, str] = os.environ) -> str:
@@ -70,11 +71,26 @@ class Control:
         """The processes that are clients of this daemon's servers now, by their numbers."""
         return [pid for server in self._listed("get_server_list") for pid in self._clients_of(server)]
 
+    def told(self) -> str:
+        """What the daemon says of its servers, and the last lines of its logs: why something is not."""
+        servers = " ".join(map(str, self._listed("get_server_list"))) or "none"
+        return f"its servers: {servers}; its logs: {last_words(self.logs)}"
+
     def _clients_of(self, server: int) -> list[int]:
         return self._listed(f"get_client_list {server}")
 
     def _listed(self, command: str) -> list[int]:
         return [int(word) for word in (self.ask(command) or "").split() if word.isdecimal()]
+
+
+def last_words(logs: Path) -> str:
+    """The last lines of each file of a folder, in one line."""
+    lines = []
+    for path in sorted(logs.glob("*")):
+        with contextlib.suppress(OSError):
+            said = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+            lines += [line for line in said if line][-_LOG_LINES:]
+    return " / ".join(lines) or "nothing"
 
 
 def processes(root: Path = ROOT) -> dict[int, str]:

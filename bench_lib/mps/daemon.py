@@ -49,6 +49,10 @@ class Daemon:
         """The processes that are its clients now."""
         return self._control.clients()
 
+    def told(self) -> str:
+        """What it says of itself, for somebody who has to find out why something is not."""
+        return self._control.told()
+
     def close(self) -> str:
         """Have it quit once its clients have left; "" or a sentence on what still runs."""
         self._keeper.dismiss()

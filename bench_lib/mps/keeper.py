@@ -7,7 +7,8 @@ interrupted or was killed, and in each of these cases the daemon is asked to qui
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
+import os
 import shutil
 import signal
 import subprocess
@@ -16,14 +17,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench_lib.mps.control import Control, processes
+from bench_lib.mps.control import Control, last_words, processes
 
 READY = "ready"
 START_SECONDS = 20.0
 CLIENTS_SECONDS = 15.0  # for clients to leave by themselves, before the daemon is asked to quit
 QUIT_SECONDS = 20.0
 _POLL_SECONDS = 0.05
-_LOG_LINES = 3
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def folders(folder: Path) -> tuple[Path, Path]:
@@ -53,10 +54,10 @@ def start(control: Control, uuid: str) -> str:
             ).returncode
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{control.binary} -d did not start a daemon: {error}"
-    if code == 0 and _until(lambda: control.ask("get_server_list") is not None, START_SECONDS):
+    if code == 0 and _until(lambda: _serves(control), START_SECONDS):
         return ""
     how = "does not answer" if code == 0 else f"was not started ({control.binary} -d ended with {code})"
-    return f"the MPS daemon {how}: {_last_words(control.logs)}"
+    return f"the MPS daemon {how}: {last_words(control.logs)}"
 
 
 def end(control: Control) -> str:
@@ -72,8 +73,28 @@ def end(control: Control) -> str:
     )
 
 
+def _serves(control: Control) -> bool:
+    """Whether the daemon is up: it answers, or its process is there beside its pipe."""
+    there = bool(_ours(control)) and (control.pipes / "control").exists()
+    return there or control.ask("get_server_list") is not None
+
+
 def _ours(control: Control) -> list[int]:
     return sorted(pid for pid, pipes in processes().items() if pipes == str(control.pipes))
+
+
+def adopt() -> None:
+    """Become the parent of what loses its own: in a container nobody else would reap a daemon."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap() -> None:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
 
 
 def _until(holds: Callable[[], bool], seconds: float) -> bool:
@@ -84,19 +105,12 @@ def _until(holds: Callable[[], bool], seconds: float) -> bool:
     return done
 
 
-def _last_words(logs: Path) -> str:
-    lines = []
-    for path in sorted(logs.glob("*")):
-        with contextlib.suppress(OSError):
-            lines += [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    return " / ".join(lines[-_LOG_LINES:]) or "it said nothing"
-
-
 def main() -> int:
     """Keep the daemon until standard input ends, or SIGTERM asks this process to end."""
     for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is for the session; it lets us go
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    adopt()
     folder = Path(sys.argv[2])
     control = Control(sys.argv[1], *folders(folder))
     trouble = ""
@@ -106,6 +120,7 @@ def main() -> int:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending already
         trouble = end(control)
+        _reap()
         if not trouble:
             shutil.rmtree(folder, ignore_errors=True)
     if trouble:

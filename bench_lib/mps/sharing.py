@@ -19,7 +19,6 @@ TIME_SLICED, MPS = "time_sliced", "mps"
 METRICS = ("per_request", "latency", "latency_p99")
 WARM_SECONDS = 0.05
 _LATE = "in {n} of {of} windows some client began late, while the others had the GPU for themselves"
-_NOT_UNDER_MPS = "{found} of {count} processes came under MPS, expected all; no number of theirs is MPS's"
 
 
 def check(uuid: str, capability: tuple[int, int], settings: Mapping[str, str]) -> str:
@@ -80,6 +79,16 @@ class Sharing:
             self._found[key] = self._measure(count, asked, turns, seconds, rows)
         return self._found[key]
 
+    def prepare(self, count: int, asked: Mapping[str, Any]) -> dict[str, Exception]:
+        """Make work ready in `count` clients of each way; by way, why it is not."""
+        failed: dict[str, Exception] = {}
+        for way in self._ways:
+            try:
+                self._ready(way, count, asked)
+            except Exception as error:  # the other way is measured all the same
+                failed[way] = error
+        return failed
+
     def close(self) -> str:
         """Let the clients go, then have the daemon quit; "" or a sentence on what still runs."""
         for clients in self._ways.values():
@@ -90,38 +99,52 @@ class Sharing:
     def _under(self, daemon: Daemon, own: Mapping[str, str], count: int) -> Clients:
         """Clients of the daemon, which must know each of them."""
         clients = Clients("under MPS", {**own, **daemon.environment}, count)
-        if (found := len(daemon.clients())) < count:
+        try:
+            _check_clients(daemon, count)
+        except BaseException:
             clients.close()
-            raise Unavailable(_NOT_UNDER_MPS.format(found=found, count=count))
+            raise
         return clients
 
     def _measure(
         self, count: int, asked: Mapping[str, Any], turns: int, seconds: float, rows: int
     ) -> dict[str, dict[str, Series] | Exception]:
         windows: dict[str, list[Window]] = {way: [] for way in self._ways}
-        failed: dict[str, Exception] = {}
+        failed, kind = self.prepare(count, asked), str(asked["work"])
         for turn in range(-1, turns):  # the first one warms up
             order = list(self._ways) if turn % 2 else list(reversed(self._ways))
             for way in order:
                 if way in failed:
                     continue
                 try:
-                    found = self._window(way, count, asked, seconds if turn >= 0 else WARM_SECONDS)
+                    found = self._clients(way).window(count, kind, seconds if turn >= 0 else WARM_SECONDS)
                 except Exception as error:  # the other way is measured all the same
                     failed[way] = error
                     continue
                 windows[way] += [found] if turn >= 0 else []
-        name, counted = f"{asked['work']}-{count}", Counted(work.flop(str(asked["work"]), rows))
+        name, counted = f"{kind}-{count}", Counted(work.flop(kind, rows))
         return {way: failed.get(way) or series(windows[way], name, counted) for way in self._ways}
 
-    def _window(self, way: str, count: int, asked: Mapping[str, Any], seconds: float) -> Window:
+    def _ready(self, way: str, count: int, asked: Mapping[str, Any]) -> None:
+        """Clients with their work ready; those of the daemon are known to it, new ones too."""
+        self._clients(way).prepare(count, asked)
+        if way == MPS and self._daemon is not None:
+            _check_clients(self._daemon, count)
+
+    def _clients(self, way: str) -> Clients:
         clients = self._ways[way]
         if not isinstance(clients, Clients):
             raise clients
-        clients.prepare(count, asked)
-        if way == MPS and self._daemon is not None and (found := len(self._daemon.clients())) < count:
-            raise Unavailable(_NOT_UNDER_MPS.format(found=found, count=count))
-        return clients.window(count, str(asked["work"]), seconds)
+        return clients
+
+
+def _check_clients(daemon: Daemon, count: int) -> None:
+    """Raise Unavailable unless the daemon knows as many clients."""
+    if (found := len(daemon.clients())) < count:
+        raise Unavailable(
+            f"{found} of {count} processes came under MPS, expected all, so that no time of theirs would be "
+            f"MPS's; {daemon.told()}"
+        )
 
 
 def series(windows: list[Window], turns: str, counted: Counted) -> dict[str, Series]:
