@@ -1,12 +1,14 @@
 """What the README says was found is what the shipped campaigns say."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench_lib import compare, sides
 from bench_lib.claims import judged, pages
+from bench_lib.family_data import medians, of_family
 from bench_lib.model import Change
 
 ROOT = Path(__file__).parents[1]
@@ -15,6 +17,7 @@ RESULTS = ROOT / "results"
 LADDER = "h200-cudart-ladder"
 ROUNDS = "h200-cudart-rounds"
 CONVOLUTIONS = "h200-convolutions"
+MEMORY_COMPILE = "h200-memory-compile"
 RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
 
@@ -152,6 +155,96 @@ def test_what_tuning_costs(convolutions):
     seconds = samples[samples["case_id"].isin(ok["case_id"])].groupby(["run_id", "case_id"], observed=True)
     medians = seconds["seconds"].median()
     assert f"took {1e3 * medians.min():.1f} ms to {medians.max():.1f} s" in README
+
+
+@pytest.fixture(scope="module")
+def memory_compile():
+    return sides.whole_stack(None, MEMORY_COMPILE, RESULTS)
+
+
+def compiled_step(side, **params):
+    rows = compare.contrast(side, "execution", "eager", "compiled").cases
+    (row,) = [r for r in rows if r.metric == "step" and params.items() <= r.params.items()]
+    return row
+
+
+def of_one_machine(side, gpu_uuid):
+    runs = side.data.runs[side.data.runs["gpu_uuid"] == gpu_uuid]
+    cases = side.data.cases[side.data.cases["run_id"].isin(runs["run_id"])]
+    return replace(side, data=replace(side.data, runs=runs, cases=cases))
+
+
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [("training, ten processes on two machines", "train"), ("inference, ten processes", "infer")],
+)
+def test_the_table_of_compiled_steps(memory_compile, line, mode):
+    row = compiled_step(memory_compile, mode=mode, batch=128)
+    assert (row.change, row.n) == (Change.FASTER, 10)
+    assert f"| {line} | {speed_up_text(row)} |" in README
+
+
+def test_compiling_gains_less_where_the_host_is_the_limit(memory_compile):
+    machines = memory_compile.data.runs["gpu_uuid"].unique()
+    rows = [compiled_step(of_one_machine(memory_compile, one), mode="train", batch=128) for one in machines]
+    slower, faster = sorted(rows, key=lambda row: 1 / row.ratio)
+    assert slower.n == faster.n == 5
+    assert f"| the five on the machine with the slower CPU | {speed_up_text(slower)} |" in README
+    assert f"| the five on the other | {speed_up_text(faster)} |" in README
+    small = compiled_step(memory_compile, batch=32)
+    assert f"gained nothing ({1 / small.ratio:.2f}, one process)" in README
+    shares = values_of(memory_compile, "compile_resnet50", "host_share", batch=32)
+    assert min(shares.values()) > 0.95
+
+
+def values_of(side, family, unit="seconds", **params):
+    """The median of every case of these parameters, by the case's id."""
+    found = {}
+    for one in medians(of_family(side.data, family)):
+        if one.unit == unit and params.items() <= one.params.items():
+            found[tuple(sorted((name, str(value)) for name, value in one.params.items()))] = one.value
+    return found
+
+
+def test_what_the_first_compiled_step_costs(memory_compile):
+    train = {"mode": "train", "execution": "compiled"}
+    (cold,), (warm,) = (
+        values_of(memory_compile, "compile_resnet50", metric=metric, **train).values()
+        for metric in ("first_cold", "first_warm")
+    )
+    steps = values_of(memory_compile, "compile_resnet50", "payback_steps", **train)
+    most, least = max(steps.values()), min(steps.values())
+    assert f"took {cold:.0f} s with empty caches and {warm:.1f} s with filled ones" in README
+    assert f"which {most:.0f} and {least:.0f} steps pay back" in README
+
+
+def test_what_moving_managed_memory_costs(memory_compile):
+    def speed(direction, way):
+        plain = {"order": "sequential", "advise": "none", "access": "write", "nbytes": 256 << 20}
+        (seconds,) = values_of(
+            memory_compile, "unified_memory", direction=direction, way=way, **plain
+        ).values()
+        return f"{(256 << 20) / seconds / 1e9:.1f}"
+
+    there = [speed("to_gpu", way) for way in ("faults", "prefetch", "pinned")]
+    assert "{} GB/s by page faults, {} by prefetch, {} by a pinned copy".format(*there) in README
+    assert 4.5 < float(there[2]) / float(there[0]) < 6  # "five times"
+    back = [speed("to_cpu", way) for way in ("faults", "prefetch", "pinned")]
+    assert (
+        "by CPU touches {}, and a\nprefetch to the CPU ({}) is far from a pinned copy ({})".format(*back)
+        in README
+    )
+
+
+def test_what_exchanging_weights_costs(memory_compile):
+    def milliseconds(way):
+        (seconds,) = values_of(memory_compile, "unified_memory", way=way, metric="exchange").values()
+        return f"{1e3 * seconds:.0f}"
+
+    ways = [milliseconds(way) for way in ("faults", "prefetch", "pinned")]
+    assert "costs {} ms by faults, {} by prefetch and {} by pinned copies".format(*ways) in README
+    (fault,) = values_of(memory_compile, "unified_memory", metric="fault", order="sequential").values()
+    assert f"fault costs {1e6 * fault:.0f} µs" in README
 
 
 @pytest.fixture(scope="module")
