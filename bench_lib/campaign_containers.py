@@ -62,12 +62,8 @@ def require_gpus(plan: Plan) -> None:
         container = dataclasses.replace(Container.asking(entry, variables), gpus=True)
         command = container.command(_TRIES, variables)
         done = container.engine.ask(*command[1:], variables=variables)
-        if done.returncode != 0:
-            name, said = container.engine.name, engine.last_line(done.stderr)
-            raise UsageError(
-                engine.no_gpu(name, entry.name, done.stderr)
-                or f"{name} starts no container of stack {entry.name} ({said}); mend that, then run it again"
-            )
+        if said := engine.not_started(container.engine.name, entry.name, done):
+            raise UsageError(said)
 
 
 def _container(plan: Plan, entry: StackEntry, run_id: str, read: Sequence[Path], locks: Path) -> Container:

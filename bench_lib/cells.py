@@ -20,6 +20,7 @@ from bench_lib.report import Subject
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
 from bench_lib.sections import families, kernels
+from bench_lib.sections import working as works
 from bench_lib.units import seconds_text
 
 Asked = ParamSpec("Asked")
@@ -71,6 +72,18 @@ def campaign(results: Results, name: str | None) -> Iterable[Section]:
     data = _loaded(results, _names(results, name))
     yield of_machines(data)
     yield of_families(data)
+
+
+def working(results: Results, campaigns: str | Sequence[str] | None) -> Cell:
+    """Which checks over ranks and which exports to ONNX work, by stack."""
+    try:
+        names = _names(results, campaigns)
+        found = works.section(_loaded(results, names))
+    except CudaGainsError as error:
+        return _nothing(str(error))
+    measure = " ".join(f"--family {name}" for name in works.FAMILIES)
+    command = f"cuda-gains run --stack here --rounds 1 --no-null {measure} --campaign {names[0]}"
+    return _nothing(works.nothing(), command) if found is None else Cell((found,))
 
 
 @_shown

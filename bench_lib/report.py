@@ -16,7 +16,7 @@ from bench_lib.model import Comparison
 from bench_lib.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
-from bench_lib.sections import claims, families, kernels
+from bench_lib.sections import claims, families, kernels, working
 from bench_lib.sections.metrics import definitions
 from bench_lib.store import Data
 from bench_lib.units import seconds_text
@@ -122,6 +122,7 @@ def sections(subject: Subject) -> list[Section]:
         *families.with_counts(campaign.charts, comparison.cases),
         tables.memory(comparison.quantities),
         kernels.changed(comparison, data),
+        working.section(data),
         tables.quantities(comparison.quantities),
         losses.section(comparison, data),
         how_to_read(comparison),

@@ -197,6 +197,8 @@ def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
         if box is not None:
             box.end()
         raise UsageError(f"stack {entry.name} did not answer within {_OBSERVE_SECONDS:.0f} s") from None
+    if box is not None and (said := engine.not_started(box.engine.name, entry.name, done)):
+        raise UsageError(said)
     try:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):

@@ -56,6 +56,7 @@ INSTALLED = (
     dist("cupy-cuda12x", "13.6.0"),
     dist("nvidia-cudnn-cu12", "9.1.0.70"),
     dist("nvidia-nccl-cu12", "2.21.5"),
+    *(dist(name, "1.0") for name in ("onnx", "onnxruntime", "onnxscript")),
     *(dist(name, "1.0") for name in ("pytest", "pytest-benchmark", "pyarrow", "numpy", "numba")),
 )
 HEALTHY = Snapshot(

@@ -55,8 +55,12 @@ while words[at].startswith("-"):
         program = value
     elif option in ("--gpus", "--device") and says == "no gpu":
         sys.stderr.write('docker: could not select device driver "" with capabilities: [[gpu]]\\n')
-        sys.exit("\\nRun 'docker run --help' for more information")
-line = ["{python}" if program == "python" else program, *words[at + 1:]]
+        sys.stderr.write("\\nRun 'docker run --help' for more information\\n")
+        sys.exit(125)
+if program not in ("python", "python3"):
+    sys.stderr.write(f"docker: exec: {{program!r}}: executable file not found in $PATH\\n")
+    sys.exit(127)
+line = ["{python}", *words[at + 1:]]
 if "ENGINE_DAEMON" in os.environ:
     from multiprocessing.connection import Client
     with Client(os.environ["ENGINE_DAEMON"]) as daemon:

@@ -159,7 +159,8 @@ def test_gpus_and_users_by_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert words[0] == str(kit.engine.path / name)
     at = words.index(GPU[name][0])
     assert words[at : at + 2] == GPU[name]
-    assert ("--userns=keep-id" in words) is (name == "podman")
+    of_podman = {"--userns=keep-id", "--security-opt=label=disable"}
+    assert of_podman & set(words) == (of_podman if name == "podman" else set())
     assert "--shm-size=32g" in words
     assert values(words, "--entrypoint") == ["python3.11"]
     image = words.index("suite:1")
@@ -198,6 +199,12 @@ def test_no_engine_no_image_no_daemon_and_no_gpu_are_a_sentence_each(
         'docker gives stack boxed no GPU (docker: could not select device driver "" with capabilities: '
         "[[gpu]]); install the NVIDIA Container Toolkit on this host, or measure the CPU with --device cpu"
     )
+    kit.write(STACK + 'python = "python9"\n')
+    assert refused() == (
+        "docker starts no container of stack boxed (docker: exec: 'python9': executable file not found in "
+        "$PATH); correct its entry or its image, or mend docker"
+    )
+    kit.write(STACK)
     monkeypatch.setenv("ENGINE_SAYS", "no daemon")
     assert re.fullmatch(r"docker does not answer \(Cannot connect .*\); start it, or let .*", refused())
     monkeypatch.setenv("ENGINE_SAYS", "")
@@ -259,6 +266,25 @@ def test_kill_9_of_a_campaign_leaves_nothing_in_its_container(
         child.send_signal(signal.SIGKILL)
         child.wait()
         _until(lambda: not [told for told in _processes() if str(kit.home / "results") in told])
+
+
+CHILD = """
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 7), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_a_signal_reaches_what_runs_inside(number: signal.Signals, code: int) -> None:
+    """An engine gives it to the first process of a container alone; its exit code is that of what ran."""
+    line = [sys.executable, "-m", "bench_lib.containers.inside", "", "-c", CHILD]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begun\n"
+        child.send_signal(number)
+        assert child.wait(10) == code
 
 
 def _until(holds: Any, seconds: float = 60.0) -> None:

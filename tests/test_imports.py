@@ -100,6 +100,7 @@ READING = [
     "claims.entry", "claims.checks", "claims.reading", "claims.functions", "claims.names",
     "claims.judged", "claims.pages",
     "sections", "sections.metrics", "sections.cases", "sections.families", "sections.kernels",
+    "sections.working",
     "sections.answer", "sections.claims", "html", "html.svg", "html.writer", "report", "html.asking",
     "inventory", "cells",
     "html.shipped", "formats", "formats.openmetrics", "formats.junit", "formats.showing",

@@ -24,10 +24,9 @@ _INSIDE = "bench_lib.containers.inside"
 _OWN = ("CUDA_GAINS_", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTHONPATH")
 _OF_THE_HOST = ("LD_", "NVIDIA_VISIBLE_DEVICES")  # files of the host; what the engine itself decides
 _HOME = "/tmp"  # noqa: S108  a home for a user that the image does not know
-_GPUS = {
-    "docker": ("--gpus", "all"),
-    "podman": ("--device", "nvidia.com/gpu=all", "--security-opt", "label=disable"),
-}
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
+# SELinux, where it is enforced, lets a container of podman read no folder that it has not labelled anew.
+_LABELS = {"docker": (), "podman": ("--security-opt=label=disable",)}
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Container:
         line += ["--hostname", socket.gethostname(), *as_this_user(its.name)]  # a round is of one host
         line += ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none"]
         line += [f"--shm-size={self.image.shm_size}"]
-        line += _GPUS[its.name] if self.gpus else ()
+        line += (*_LABELS[its.name], *(_GPUS[its.name] if self.gpus else ()))
         line += [word for name in passed(given) for word in ("--env", name)]
         line += ["--env", f"HOME={_HOME}", "--env", "USER=cuda-gains"]
         line += ["--env", f"XDG_CACHE_HOME={cache.root().parent}", "--workdir", _HOME]

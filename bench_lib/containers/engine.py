@@ -11,6 +11,7 @@ from bench_lib.containers.image import ENGINES, Image
 from bench_lib.errors import Unavailable, UsageError
 
 _ANSWER_SECONDS = 60.0
+_OF_THE_ENGINE = (125, 126, 127)  # `docker run`, exit status: the engine failed, or could not run the command
 _NONE_OF_THE_NAME = ("no such image", "image not known", "no such object")
 _GPU_FILES = ("nvidiactl", "dxg")  # of Linux, of WSL
 # How engines say that they cannot hand over a GPU; compared in lower case.
@@ -117,14 +118,15 @@ def host_has_gpu(dev: Path = Path("/dev")) -> bool:
     return any((dev / name).exists() for name in _GPU_FILES)
 
 
-def no_gpu(name: str, stack: str, said: str) -> str:
-    """Why a container of a stack gets no GPU, in one sentence; "" where what was said is of other things."""
-    if not any(words in said.lower() for words in _NO_GPU):
+def not_started(name: str, stack: str, done: "subprocess.CompletedProcess[str]") -> str:
+    """Why an engine has started no container of a stack, in one sentence; "" where it has."""
+    if done.returncode not in _OF_THE_ENGINE:
         return ""
-    return (
-        f"{name} gives stack {stack} no GPU ({last_line(said)}); {_NO_GPU_MEND[name]}, or measure the CPU "
-        "with --device cpu"
-    )
+    if any(words in done.stderr.lower() for words in _NO_GPU):
+        what = f"{name} gives stack {stack} no GPU ({last_line(done.stderr)})"
+        return f"{what}; {_NO_GPU_MEND[name]}, or measure the CPU with --device cpu"
+    what = f"{name} starts no container of stack {stack} ({last_line(done.stderr)})"
+    return f"{what}; correct its entry or its image, or mend {name}"
 
 
 def last_line(said: str) -> str:

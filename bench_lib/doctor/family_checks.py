@@ -7,6 +7,7 @@ from bench_lib.doctor.finding import Check, Finding, State, absent, fail, of_sen
 from bench_lib.doctor.snapshot import GIB, Snapshot
 
 _NEEDED = ("pytest", "pytest-benchmark", "pyarrow", "numpy")
+_ONNX = ("onnx", "onnxruntime", "onnxscript")
 _LEAST_SHM_NBYTES = GIB
 _LEAST_MEMORY_NBYTES = 4 * GIB
 _LEAST_DISK_NBYTES = GIB
@@ -100,6 +101,17 @@ def cupy(s: Snapshot) -> Finding:
     return ok(told)
 
 
+def onnx(s: Snapshot) -> Finding:
+    """For onnx_export: are onnx, onnxruntime and onnxscript there?"""
+    if "torch" not in s.holds:
+        return absent(f"stack {s.stack} holds no torch")
+    missing = [name for name in _ONNX if not s.versions(name)]
+    if missing:
+        mend = f"`pip install {' '.join(missing)}`; its cases are skipped"
+        return warn(f"no {', '.join(missing)}", "all three, for the family onnx_export", mend)
+    return ok(", ".join(f"{name} {s.versions(name)[0].version}" for name in _ONNX))
+
+
 def ladder(s: Snapshot) -> Finding:
     """For the ladder: are two CUDA runtimes or more at hand?"""
     if s.runtimes >= 2:
@@ -188,9 +200,10 @@ def jupyter(s: Snapshot) -> Finding:
         return absent("nothing listens on port 8888; `jupyter lab` starts it")
     if s.host.jupyter == "loopback" and s.host.container != "none":
         mend = "start it with `jupyter lab --ip=0.0.0.0` and the container with -p 127.0.0.1:8888:8888"
-        return warn(
-            "port 8888 listens on 127.0.0.1 inside the container: unreachable", "all its addresses", mend
+        found = (
+            "port 8888 listens on 127.0.0.1 inside the container: unreachable unless it has --network host"
         )
+        return warn(found, "all its addresses", mend)
     if s.host.jupyter == "loopback":
         return ok("on 127.0.0.1; from another machine through `ssh -L 8888:localhost:8888`")
     return ok("on port 8888, for everybody who reaches this machine: keep its token")
@@ -202,6 +215,7 @@ CHECKS = (
     Check("python-headers", python_headers),
     Check("triton", triton),
     Check("cupy", cupy),
+    Check("onnx", onnx),
     Check("ladder", ladder),
     Check("nccl", nccl),
     Check("ranks", ranks),
