@@ -76,14 +76,15 @@ def campaign(results: Results, name: str | None) -> Iterable[Section]:
 
 def working(results: Results, campaigns: str | Sequence[str] | None) -> Cell:
     """Which checks over ranks and which exports to ONNX work, by stack."""
+    names: list[str] = []
     try:
         names = _names(results, campaigns)
-        found = works.section(_loaded(results, names))
+        found, why = works.section(_loaded(results, names)), works.nothing()
     except CudaGainsError as error:
-        return _nothing(str(error))
+        found, why = None, str(error)
     measure = " ".join(f"--family {name}" for name in works.FAMILIES)
-    command = f"cuda-gains run --stack here --rounds 1 --no-null {measure} --campaign {names[0]}"
-    return _nothing(works.nothing(), command) if found is None else Cell((found,))
+    command = f"cuda-gains run --stack here --rounds 1 --no-null {measure}"
+    return Cell((found,)) if found else _nothing(why, *(f"{command} --campaign {one}" for one in names[:1]))
 
 
 @_shown

@@ -53,4 +53,5 @@ def test_a_cell_shows_it_or_says_how_to_measure_it(tmp_path):
     synthetic.write_campaign(tmp_path, "other", {"old": 1.0}, rounds=1, null=False)
     said = repr(cells.working(tmp_path, "other"))
     assert "--family dtensor_fsdp_smoke --family onnx_export --campaign other" in said
-    assert "no campaign" in repr(cells.working(tmp_path, None))
+    assert "no campaign 'none'" in repr(cells.working(tmp_path, "none"))
+    assert "no campaign is named" in repr(cells.working(tmp_path, None))
