@@ -49,12 +49,13 @@ def on_fake(fake_cuda, monkeypatch, tmp_path):
     return {**fake_cuda, "PYTHONPATH": path}
 
 
-@pytest.fixture
-def site(fake_cuda_built, tmp_path):
+@pytest.fixture(scope="module")
+def site(fake_cuda_built, tmp_path_factory):
     """A folder with cuBLAS and cuDNN as pip lays them out; as the stack `libraries`."""
-    fake_cublas.build(tmp_path / "site")
-    fake_cudnn.build(tmp_path / "site")
-    return StackEntry("libraries", "path", folder=tmp_path / "site", declared={})
+    folder = tmp_path_factory.mktemp("site")
+    fake_cublas.build(folder)
+    fake_cudnn.build(folder)
+    return StackEntry("libraries", "path", folder=folder, declared={})
 
 
 def test_the_family_records_every_child_once(on_fake, tmp_path):

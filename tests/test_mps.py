@@ -18,6 +18,7 @@ from bench_lib.mps import clients, control, daemon, keeper, sharing, work
 from bench_lib.mps.clients import Clients, Window
 
 ROOT = Path(__file__).parents[1]
+WAYS = (sharing.TIME_SLICED, sharing.MPS)
 UUID = "GPU-fa0a1a2a-3a4a-5a6a-7a8a-9aaabacada00"
 VOLTA = (9, 0)
 
@@ -73,8 +74,11 @@ def of_ours(pipes=""):
 # --- the family, from its benchmark file to its end
 
 
-def begin(tmp_path, environment, *options):
-    command = [sys.executable, "-m", "pytest", "benchmarks/bench_mps.py", "-p", "no:cacheprovider"]
+FILE = "benchmarks/bench_mps.py"
+
+
+def begin(tmp_path, environment, cases, *options):
+    command = [sys.executable, "-m", "pytest", *cases, "-p", "no:cacheprovider", "--family", "mps"]
     command += ["--results", str(tmp_path / "results"), *options]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **streams)
@@ -86,17 +90,17 @@ def cases(tmp_path):
 
 
 def test_both_ways_are_measured_in_turns_and_the_daemon_quits(environment, stand_in, tmp_path):
-    done = begin(tmp_path, environment, "--family", "mps", "--quick", "-k", "4")
+    asked = [f"{FILE}::bench_small_kernels[1-{way}-{metric}]" for way in WAYS for metric in sharing.METRICS]
+    done = begin(tmp_path, environment, asked, "--quick")
     said, _ = done.communicate(timeout=90)
     assert done.returncode == 0, said
     found = cases(tmp_path)
     assert {row["status"] for row in found.values()} == {"ok"}
-    assert {row["turns"] for row in found.values()} == {"mps-small_kernels-4"}
-    ways = {case.partition("sharing=")[2].rstrip("]") for case in found}
-    assert ways == {"mps", "time_sliced"}
-    latency = found["mps/small_kernels[clients=4,metric=latency,sharing=mps]"]
+    assert {row["turns"] for row in found.values()} == {"mps-small_kernels-1"}
+    assert len(found) == len(asked) == 6
+    latency = found["mps/small_kernels[clients=1,metric=latency,sharing=mps]"]
     assert latency["n_samples"] == 5
-    assert dict(latency["facts"])["latency.by_client"].count(",") == 3
+    assert dict(latency["facts"])["latency.by_client"].endswith(" µs")
     assert dict(latency["quantities"])["slowest_client_seconds"] > 0
     started, quitted = stand_in.read_text().splitlines()
     assert started.startswith(f"start on {UUID} in ")
@@ -112,11 +116,11 @@ made.measured(1, {"work": "small_kernels", "folder": sys.argv[2]}, 1000, 0.2)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_however_the_session_ends_clients_leave_and_the_daemon_quits(environment, stand_in, tmp_path, number):
-    """Ctrl-C ends a pytest that is at it; the others end a process that has no time for anything."""
+    """Ctrl-C ends a pytest that is at it; the other ends a process that has no time for anything."""
     if interrupted := number == signal.SIGINT:
-        session = begin(tmp_path, environment, "--family", "mps", "-k", "small")
+        session = begin(tmp_path, environment, [FILE], "-k", "small")
     else:
         command = [sys.executable, "-c", KILLED, UUID, str(tmp_path)]
         session = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
@@ -137,13 +141,13 @@ def test_however_the_session_ends_clients_leave_and_the_daemon_quits(environment
 
 def test_no_client_under_mps_is_no_measurement_of_it(on_fake, stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_MPS_BLIND", "1")
-    made = sharing.Sharing(control.binary(), UUID, 2)
+    made = sharing.Sharing(control.binary(), UUID, 1)
     try:
-        found = made.measured(2, small(tmp_path), 3, 0.02)
+        found = made.measured(1, small(tmp_path), 3, 0.02)
         assert isinstance(found["mps"], Unavailable)
-        assert "0 of 2 processes came under MPS" in str(found["mps"])
+        assert "0 of 1 processes came under MPS" in str(found["mps"])
         assert set(found["time_sliced"]) == set(sharing.METRICS)
-        assert made.measured(2, small(tmp_path), 3, 0.02) is found  # measured once
+        assert made.measured(1, small(tmp_path), 3, 0.02) is found  # measured once
     finally:
         assert made.close() == ""
     assert stand_in.read_text().count("quit with 0 clients left") == 1
@@ -294,7 +298,7 @@ def test_a_cuda_error_of_a_client_is_the_cases(on_fake, tmp_path):
         made.prepare(1, small(tmp_path))
     made.close()
     with pytest.raises(CudaGainsError, match="CUDA error 808"):
-        Clients("under MPS", {**on_fake, "FAKE_CUDA_INIT_ERROR": "808"}, 2)
+        Clients("under MPS", {**on_fake, "FAKE_CUDA_INIT_ERROR": "808"}, 1)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
