@@ -18,6 +18,8 @@ from bench_lib.page import Chart, Section
 from bench_lib.process_charts.once import once
 from bench_lib.process_charts.sharing import sharing
 from bench_lib.store import Data
+from bench_lib.system_charts.allocator import allocator, soak
+from bench_lib.system_charts.overlap import stream_overlap
 from bench_lib.tma_charts.attention import attention_backends
 from bench_lib.tma_charts.tiles import tma_tiles
 
@@ -48,6 +50,9 @@ _SHARED = "Several processes on one GPU"
 _CLIENTS = "Throughput and latency by number of clients"
 _START = "What a process pays once"
 _ONCE = "First times with lazy and with eager loading"
+_ALLOCATOR, _SIDE_BY_SIDE = "torch's CUDA allocator", "What runs side by side"
+_TRACES, _SOAK = "Memory reserved for traces, and what an allocation costs", "A soak over its time"
+_STREAMS = "Two streams over one, and workers of a loader"
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "launch-by-runtime": Kind(_LAUNCH, _LAUNCH, launch_by_runtime),
@@ -64,6 +69,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "attention-backends": Kind(_TMA, _BACKENDS, attention_backends, "tma"),
         "mps": Kind(_SHARED, _CLIENTS, sharing, "mps"),
         "module-loading": Kind(_START, _ONCE, once, "module_loading"),
+        "allocator": Kind(_ALLOCATOR, _TRACES, allocator, "allocator"),
+        "allocator-soak": Kind(_ALLOCATOR, _SOAK, soak, "allocator"),
+        "stream-overlap": Kind(_SIDE_BY_SIDE, _STREAMS, stream_overlap, "stream_overlap"),
     }
 )
 

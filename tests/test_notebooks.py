@@ -24,6 +24,7 @@ NAMES = [
     "08_allreduce",
     "09_claims",
     "10_tma_and_attention",
+    "11_allocator_and_overlap",
     "11_what_works",
     "12_processes",
 ]

@@ -45,6 +45,9 @@ class Chart(StrEnum):
     ATTENTION_BACKENDS = "attention-backends"
     MPS = "mps"
     MODULE_LOADING = "module-loading"
+    ALLOCATOR = "allocator"
+    ALLOCATOR_SOAK = "allocator-soak"
+    STREAM_OVERLAP = "stream-overlap"
 
 
 class FailOn(StrEnum):

@@ -1,0 +1,1 @@
+"""Charts of torch's CUDA allocator and of what runs side by side."""
