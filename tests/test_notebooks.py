@@ -24,9 +24,9 @@ NAMES = [
     "08_allreduce",
     "09_claims",
     "10_tma_and_attention",
-    "11_allocator_and_overlap",
     "11_what_works",
     "12_processes",
+    "13_allocator_and_overlap",
 ]
 
 

@@ -63,7 +63,7 @@ def stream_overlap(data: Data) -> Figure:
         subtitle(
             axes[-1],
             ["A DataLoader feeds training.", dots_text(len(one.runs) for one in loaded.values()), *where],
-            76,
+            52 if rows else 76,
         )
     title(figure, _title(rows, loaded))
     return figure
