@@ -34,10 +34,13 @@ class Daemon:
         control = Control(binary, *keeper.folders(folder))
         keeping = Child("bench_lib.mps.keeper", [binary, str(folder), uuid], without_mps(os.environ))
         daemon = cls(control, keeping)
-        if (line := keeping.line(_UP_SECONDS)) != keeper.READY:
-            why = line or f"the process that starts it: {keeping.last_words()}"
+        try:
+            if (line := keeping.line(_UP_SECONDS)) != keeper.READY:
+                why = line or f"the process that starts it: {keeping.last_words()}"
+                raise Unavailable(f"{why}; without it nothing can be measured under MPS")
+        except BaseException:
             daemon.close()
-            raise Unavailable(f"{why}; without it nothing can be measured under MPS")
+            raise
         return daemon
 
     @property

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -91,10 +94,11 @@ class Sharing:
 
     def close(self) -> str:
         """Let the clients go, then have the daemon quit; "" or a sentence on what still runs."""
-        for clients in self._ways.values():
-            if isinstance(clients, Clients):
-                clients.close()
-        return self._daemon.close() if self._daemon is not None else ""
+        with _unhurried():
+            for clients in self._ways.values():
+                if isinstance(clients, Clients):
+                    clients.close()
+            return self._daemon.close() if self._daemon is not None else ""
 
     def _under(self, daemon: Daemon, own: Mapping[str, str], count: int) -> Clients:
         """Clients of the daemon, which must know each of them."""
@@ -136,6 +140,19 @@ class Sharing:
         if not isinstance(clients, Clients):
             raise clients
         return clients
+
+
+@contextmanager
+def _unhurried() -> Iterator[None]:
+    """No Ctrl-C inside: whoever presses it twice would have processes killed that end in a second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _check_clients(daemon: Daemon, count: int) -> None:
