@@ -79,13 +79,13 @@ def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
             Code(finding.of) if "/" in finding.of else finding.of,
             Number(str(finding.n_cases), finding.n_cases),
             Number(str(finding.n), finding.n),
-            _why(one, finding),
+            _why(finding, one.takes if number == 0 else ""),
         )
-        for finding in one.findings
+        for number, finding in enumerate(one.findings)
     ]
 
 
-def _why(one: Judged, finding: Finding) -> str:
-    """The reason, what weakens it, where it holds, and what would settle it."""
-    takes = [f"To settle it: {one.takes}"] if one.takes else []
+def _why(finding: Finding, takes_of_claim: str) -> str:
+    """The reason, what weakens it, where it holds, and what would settle the claim: said once."""
+    takes = [f"To settle it: {takes_of_claim}"] if takes_of_claim else []
     return "; ".join([finding.reason, *finding.confounders, finding.where, *takes]) + "."
