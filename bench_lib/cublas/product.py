@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bench_lib.cublas.library import Cublas
     from bench_lib.driver import Context
 
+_DEFAULT_STREAM = 0  # of copies
 _COLUMNS = 4  # of the result that are checked
 # A sum of n products of normal numbers in fp32, whatever its order: its error stays far below this
 # share of the sum's own size (Higham, Accuracy and Stability of Numerical Algorithms, 3.1: about
@@ -42,8 +43,12 @@ class Product:
         self._cublas.multiply(self._n, *self._pointers)
 
     def spoil(self) -> None:
-        """Fill the result with NaN, so that what stood there cannot pass for a new one."""
+        """Fill the result with NaN, so that what stood there cannot pass for a new one.
+
+        A copy from pageable memory returns once it is on its way, and other streams do not wait for it.
+        """
         self._context.upload(self._pointers[2], b"\xff" * self._nbytes)
+        self._context.synchronize(_DEFAULT_STREAM)
 
     def check(self) -> float:
         """The largest error of some columns, as a share of their root mean square; WrongResult beyond.
