@@ -59,6 +59,7 @@ def bench_replay(bench, allocators: Allocators, trace: str, backend: str, metric
     bench.record(answer[metric])
 
 
+@pytest.mark.full(trace="diffusion")
 @pytest.mark.parametrize("metric", ["limited"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("trace", TRACES)
@@ -72,6 +73,7 @@ def bench_limit(bench, allocators: Allocators, trace: str, backend: str, metric:
     bench.record(allocators.ask(backend, bench.budget_seconds, replay.fitted, TRACES[trace]())[metric])
 
 
+@pytest.mark.full(nbytes=64 << 10)
 @pytest.mark.parametrize("metric", ["first", "again"])
 @pytest.mark.parametrize("nbytes", [64 << 10, 2 * MIB, 64 * MIB, 1024 * MIB])
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -26,7 +26,7 @@ def shorter(policy: Policy) -> Policy:
     from dataclasses import replace
 
     samples = min(policy.samples, 25)
-    return replace(policy, samples=samples, budget_seconds=2.0, warmup_seconds=0.02, max_warmup_seconds=0.2)
+    return replace(policy, samples=samples, budget_seconds=1.0, warmup_seconds=0.02, max_warmup_seconds=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,6 @@ def bench_copy_compute(bench, passes, memory: str, direction: str, streams: str)
     bench.record(passes(memory, direction)[streams])
 
 
-@pytest.mark.core(workers=[0, 4])
 @pytest.mark.parametrize("metric", ["batch"])
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def bench_dataloader(bench, torch, workers: int, metric: str) -> None:

@@ -15,7 +15,7 @@ from bench_lib.model import Policy, Series, Timing
 from bench_lib.timer import Host, Native
 
 FIRST, AGAIN = "first", "again"
-_MOST_SAMPLES, _FIRST_SAMPLES = 25, 10
+_MOST_SAMPLES, _FIRST_SAMPLES = 25, 6
 _CALLS = 100  # of one block from the cache, in a sample
 _TRANSFERS = 100
 _STEP = 0.02  # of the limit, in peaks of the trace, to which the least one is found
@@ -34,7 +34,7 @@ class Limited(NamedTuple):
 def shorter(policy: Policy) -> Policy:
     """The run's policy for samples of some thousand allocations: fewer, in less time."""
     samples = min(policy.samples, _MOST_SAMPLES)
-    return replace(policy, samples=samples, budget_seconds=1.0, warmup_seconds=0.02, max_warmup_seconds=0.3)
+    return replace(policy, samples=samples, budget_seconds=0.5, warmup_seconds=0.02, max_warmup_seconds=0.2)
 
 
 def play(block: Callable[[int], Any], events: Iterable[Event], held: dict[int, Any]) -> None:

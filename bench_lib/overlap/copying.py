@@ -30,8 +30,8 @@ class Size:
     """How much is copied, in how many pieces, and the side of the matrices."""
 
     chunks: int = 8
-    chunk_nbytes: int = 32 * MIB
-    side: int = 1024
+    chunk_nbytes: int = 16 * MIB
+    side: int = 512
 
     @property
     def nbytes(self) -> int:
@@ -100,7 +100,8 @@ class Passes:
         ]
         if wrong:
             raise WrongResult(f"chunks {wrong} of {self.size.chunks} do not hold the bytes that were copied")
-        if not self._torch.equal(self._product, self._expected):
+        # Not bit by bit: with several streams at work cuBLAS may choose another kernel.
+        if not self._torch.allclose(self._product, self._expected, rtol=1e-3, atol=1e-3):
             raise WrongResult("the product beside copies is not that without them")
 
     def _copy(self, chunk: int) -> None:

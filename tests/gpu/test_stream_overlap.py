@@ -35,8 +35,9 @@ def test_copies_beside_kernels(torch, gpu, capsys, memory, direction):
     engines = gpu.context.attribute(copying.ASYNC_ENGINE_COUNT)
     with capsys.disabled():
         print(f"\n{memory} {direction}, {engines} copy engines: {dict(quantities)} {found['two'].warnings}")
-    assert 1.7 < quantities["overlap_bound"] <= 2.0
-    assert quantities["overlap_ratio"] < 1.05 * quantities["overlap_bound"]
+    if not found["two"].warnings:
+        assert 1.8 < quantities["overlap_bound"] <= 2.0
+    assert quantities["overlap_ratio"] < 1.2 * quantities["overlap_bound"]
     if memory == "pinned" and engines:
         copying.check_control(found, engines)
         assert quantities["overlap_ratio"] > 1.5
