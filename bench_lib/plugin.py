@@ -28,7 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     devices = (AUTO, CUDA, CPU)
     add("--device", choices=devices, default=AUTO, help="What to measure; auto: a GPU if there is one.")
     add("--require-gpu", action="store_true", help="Refuse to measure without a GPU (exit code 4).")
-    add("--family", action="append", metavar="NAME", help="Only this family; repeat it for more.")
+    add(
+        "--family",
+        action="append",
+        metavar="NAME",
+        help="Only this family; repeat it for more. mps runs only so.",
+    )
     add("--quick", action="store_true", help="15 samples a case, core cases only.")
     add("--full", action="store_true", help="Also the grids that families leave out.")
     add("--campaign", metavar="NAME", default="local", help="The run's campaign (default: %(default)s).")

@@ -25,7 +25,9 @@ def run(
     ] = "local",
     family: Annotated[
         list[str] | None,
-        typer.Option("--family", metavar="NAME", help="Only this family; repeat it for more."),
+        typer.Option(
+            "--family", metavar="NAME", help="Only this family; repeat it for more. mps runs only so."
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="15 samples, core cases only.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Also the grids families leave out.")] = False,

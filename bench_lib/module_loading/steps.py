@@ -74,6 +74,7 @@ def cudnn(asked: Asked, watch: Watch) -> Facts:
     with watch.part(FIRST):
         algorithm = made.descriptors.choose(Tuning.OFF)[0]
     made.place(algorithm)
+    synchronize()
     with watch.part(FIRST):
         made.run()
         synchronize()
