@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import fake_cublas
@@ -154,6 +155,20 @@ def test_no_client_under_mps_is_no_measurement_of_it(on_fake, stand_in, tmp_path
     finally:
         assert made.close() == ""
     assert stand_in.read_text().count("quit with 0 clients left") == 1
+
+
+class Broken:
+    """A daemon whose server does not come up."""
+
+    environment = types.MappingProxyType({"FAKE_CUDA_INIT_ERROR": "805"})
+
+    def told(self):
+        return "its logs: server exited with status 1"
+
+
+def test_clients_that_the_daemon_lets_down_are_no_fault_of_the_case(on_fake):
+    with pytest.raises(Unavailable, match=r"client 1 of 1 \(under MPS\): .*805.*server exited with status 1"):
+        sharing.under(Broken(), on_fake, 1)
 
 
 # --- the daemon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import c_float, c_int, c_void_p
+from ctypes import c_char_p, c_float, c_int, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -113,4 +113,13 @@ class Cublas:
         if status := self._functions[name](*arguments):
             if status == _ALLOCATION_FAILED:
                 raise CudaError(name, CudaError.OUT_OF_MEMORY, "CUBLAS_STATUS_ALLOC_FAILED")
-            raise CudaGainsError(f"{name} returned {status}; cublas_api.h names it in cublasStatus_t")
+            raise CudaGainsError(f"{name} returned {status} ({self._text(status)})")
+
+    def _text(self, status: int) -> str:
+        """The name of a status; cuBLAS tells it from CUDA 11.4 on."""
+        try:
+            ask = self._cdll["cublasGetStatusName"]
+        except AttributeError:
+            return "cublasStatus_t"
+        ask.restype = c_char_p
+        return (ask(status) or b"").decode()

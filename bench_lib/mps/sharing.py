@@ -63,7 +63,7 @@ class Sharing:
             self._ways[TIME_SLICED] = Clients("time-sliced", {**own, **APART}, count)
             try:
                 self._daemon = Daemon.start(command, uuid)
-                self._ways[MPS] = self._under(self._daemon, own, count)
+                self._ways[MPS] = under(self._daemon, own, count)
             except CudaGainsError as error:
                 self._ways[MPS] = error
         except BaseException:
@@ -100,16 +100,6 @@ class Sharing:
                     clients.close()
             return self._daemon.close() if self._daemon is not None else ""
 
-    def _under(self, daemon: Daemon, own: Mapping[str, str], count: int) -> Clients:
-        """Clients of the daemon, which must know each of them."""
-        clients = Clients("under MPS", {**own, **daemon.environment}, count)
-        try:
-            _check_clients(daemon, count)
-        except BaseException:
-            clients.close()
-            raise
-        return clients
-
     def _measure(
         self, count: int, asked: Mapping[str, Any], turns: int, seconds: float, rows: int
     ) -> dict[str, dict[str, Series] | Exception]:
@@ -142,6 +132,20 @@ class Sharing:
         return clients
 
 
+def under(daemon: Daemon, own: Mapping[str, str], count: int) -> Clients:
+    """Clients of the daemon, each of which it must know. Raises Unavailable with what the daemon says."""
+    try:
+        clients = Clients("under MPS", {**own, **daemon.environment}, count)
+    except CudaGainsError as error:
+        raise Unavailable(f"{error}; of the MPS daemon: {daemon.told()}") from None
+    try:
+        _check_clients(daemon, count)
+    except BaseException:
+        clients.close()
+        raise
+    return clients
+
+
 @contextmanager
 def _unhurried() -> Iterator[None]:
     """No Ctrl-C inside: whoever presses it twice would have processes killed that end in a second."""
@@ -160,7 +164,7 @@ def _check_clients(daemon: Daemon, count: int) -> None:
     if (found := len(daemon.clients())) < count:
         raise Unavailable(
             f"{found} of {count} processes came under MPS, expected all, so that no time of theirs would be "
-            f"MPS's; {daemon.told()}"
+            f"MPS's; of the daemon: {daemon.told()}"
         )
 
 
