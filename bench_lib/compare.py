@@ -149,7 +149,7 @@ def _why_no_canary(measured: tuple[Replicates, Replicates]) -> str:
 
 def _nothing_shared(a: Side, b: Side) -> list[str]:
     """Said where the sides hold different families: results of another tool against ours, say."""
-    held = [set(side.data.cases["family"]) for side in (a, b)]
+    held = [set(side.data.cases["family"].unique()) for side in (a, b)]
     if not all(held) or held[0] & held[1]:
         return []
     told = [f"{side.label} holds {', '.join(sorted(own))}" for side, own in zip((a, b), held, strict=True)]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from bench_lib.errors import UsageError
 from bench_lib.matching import match, other_margins
 from bench_lib.model import NULL_SUFFIX, Case, Comparison
 from bench_lib.replicates import SECONDS, Replicates, params_of, replicates
+from bench_lib.sampled import blocks
 from bench_lib.sides import Side, unknown
 from bench_lib.verdicts import Pairing, grouped
 
@@ -117,19 +117,9 @@ def _by_turns(pairs: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
     turns = pairs[(pairs["turns"] != "") & (pairs["turns"] == pairs["turns_b"]) & (pairs["unit"] == SECONDS)]
     if turns.empty:
         return pairs["log_ratio"]
-    wanted = turns[["run_id", "measured_as", "measured_as_b"]].reset_index(names="row")
-    with duckdb.connect() as connection:
-        connection.register("pairs", wanted)
-        connection.register("samples", samples)
-        medians: pd.DataFrame = connection.sql(
-            """SELECT pairs.row, median(ln(y.seconds / x.seconds)) AS log_ratio
-               FROM pairs
-               JOIN samples x ON x.run_id = pairs.run_id AND x.case_id = pairs.measured_as
-               JOIN samples y ON y.run_id = pairs.run_id AND y.case_id = pairs.measured_as_b
-                             AND y.sample = x.sample
-               GROUP BY pairs.row"""
-        ).df()
-    return medians.set_index("row")["log_ratio"].reindex(pairs.index).fillna(pairs["log_ratio"])
+    names = turns[["run_id", "measured_as", "measured_as_b"]].itertuples(index=False)
+    found = blocks(samples).turn_ratios([((run, one), (run, other)) for run, one, other in names])
+    return pd.Series(found, turns.index).reindex(pairs.index).fillna(pairs["log_ratio"])
 
 
 def _as_text(value: object) -> str:

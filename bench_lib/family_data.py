@@ -9,9 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from bench_lib import sampled
 from bench_lib.compare import contrast
 from bench_lib.errors import UsageError
 from bench_lib.model import BAD, CaseChange, Status
@@ -55,8 +53,7 @@ def of_family(data: Data, family: str) -> Data:
     cases = data.cases[data.cases["family"] == family].reset_index(drop=True)
     if not (cases["status"] == Status.OK).any():
         raise UsageError(f"the data holds nothing of the family {family}; measure it with --family {family}")
-    ids = pa.array(sorted(set(cases["case_id"])), pa.string())
-    samples = data.samples.filter(pc.is_in(data.samples["case_id"].cast(pa.string()), value_set=ids))
+    samples = sampled.holding(data.samples, "case_id", set(cases["case_id"]))
     return Data(data.runs, cases, samples, data.skipped)
 
 

@@ -17,6 +17,7 @@ from bench_lib.model import Case, CaseChange, Change, Status
 _IMPLEMENTATION = ("kernels", "algorithm", "nccl.algorithm", "nccl.protocol")
 _UNKNOWN = "unknown"  # how a fact begins that could not be found out: it differs from nothing
 _CHECKSUM = "checksum"
+_NAMES = frozenset({*_IMPLEMENTATION, _CHECKSUM})
 _PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
 _LONGEST = 90  # of a kernel's name in a reason
 
@@ -57,9 +58,9 @@ def ran(cases: pd.DataFrame) -> Ran:
 def _facts(cases: pd.DataFrame) -> Ran:
     found: dict[str, dict[str, Counter[str]]] = {}
     good = cases[cases["status"] == Status.OK]
-    for case_id, facts in good[["case_id", "facts"]].itertuples(index=False):
-        for name in (*_IMPLEMENTATION, _CHECKSUM):
-            value = facts.get(name) if isinstance(facts, Mapping) else None
+    for case_id, facts in zip(good["case_id"].to_numpy(), good["facts"], strict=True):
+        for name in _NAMES.intersection(facts) if facts and isinstance(facts, Mapping) else ():
+            value = facts[name]
             if value and not value.startswith(_UNKNOWN):
                 found.setdefault(case_id, {}).setdefault(name, Counter())[value] += 1
     return found

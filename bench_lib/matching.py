@@ -118,7 +118,7 @@ def _rounds_held(a: Replicates, b: Replicates, on: str) -> dict[str, int]:
     """By case, how many rounds that both sides took part in hold it on either side."""
     seen = [[one[["case_id", on]] for one in (side.values, side.rejected)] for side in (a, b)]
     ours, theirs = (pd.concat(frames) for frames in seen)
-    shared = set(ours[on]) & set(theirs[on]) - {""}
+    shared = set(ours[on].unique()) & set(theirs[on].unique()) - {""}
     there = pd.concat([ours, theirs]).drop_duplicates()
     times = there[there[on].isin(shared)]["case_id"].value_counts()
     return {str(case): int(n) for case, n in times.items()}

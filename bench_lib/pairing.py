@@ -26,6 +26,13 @@ _WORDS = {
 }
 
 
+_IN_A_PAIR = [
+    *("key", "value", "run_id", "started_at", "boot_id", "gpu_uuid"),  # what makes a pair
+    *("turns", "measured_as"),  # what a contrast asks of one
+    *("policy", "timing", "gpu_name"),  # what is told of one that is left out
+]
+
+
 @dataclass(frozen=True)
 class Values:
     """The values of one case that are compared; `log_ratios` one a pair in run order, () if unpaired.
@@ -61,7 +68,7 @@ def in_pairs(
     Runs of different boots or GPUs are no pair. Of a case measured in several ways the way with most
     pairs counts. `log_ratio` gives the log ratios of merged pairs where it is not that of the values.
     """
-    (a, again_a), (b, again_b) = _once(a, on, labels[0]), _once(b, on, labels[1])
+    (a, again_a), (b, again_b) = (_once(_narrow(side, on), on, label) for side, label in zip((a, b), labels, strict=True))
     both = a.merge(b, on=[*CASE, on], suffixes=("", "_b")).sort_values("started_at")
     apart = (both["boot_id"] != both["boot_id_b"]) | (both["gpu_uuid"] != both["gpu_uuid_b"])
     pairs = both[~apart & (both["key"] == both["key_b"])]
@@ -72,10 +79,7 @@ def in_pairs(
     if log_ratio is not None:
         used = used.assign(log_ratio=log_ratio(used))
     columns = ["value", "value_b", "log_ratio", on]
-    values = {
-        case: Values(*(tuple(rows[name]) for name in columns))
-        for case, rows in _by_case(used[[*CASE, *columns]]).items()
-    }
+    values = {case: Values(*found) for case, found in _by_case(used, columns).items()}
     why = "its two runs come from different boots or GPUs, so they are no pair"
     machines = [(f"round {name}", why) for name in sorted(set(both.loc[apart, on]))]
     others = _measured_otherwise(pairs[pairs["key"] != pairs["key_chosen"]], "pairs")
@@ -91,9 +95,7 @@ def side_by_side(a: pd.DataFrame, b: pd.DataFrame, labels: tuple[str, str]) -> T
     for side, label in ((a, labels[0]), (b, labels[1])):
         runs = side.sort_values("started_at").merge(chosen, on=CASE, suffixes=("", "_chosen"))
         same = runs["key"] == runs["key_chosen"]
-        of_case.append(
-            {case: tuple(rows["value"]) for case, rows in _by_case(runs.loc[same, [*CASE, "value"]]).items()}
-        )
+        of_case.append({case: value for case, (value,) in _by_case(runs[same], ["value"]).items()})
         left_out += _measured_otherwise(runs[~same], f"runs of {label}")
     return Together({case: Values(of_case[0][case], of_case[1][case]) for case in of_case[0]}, left_out)
 
@@ -108,6 +110,12 @@ def key_difference(a: Mapping[str, object], b: Mapping[str, object]) -> str:
     return ", ".join(told)
 
 
+def _narrow(values: pd.DataFrame, on: str) -> pd.DataFrame:
+    """The columns that pairs are made of: joining all of them takes most of the time."""
+    kept = dict.fromkeys([*CASE, on, *_IN_A_PAIR])
+    return values[[name for name in kept if name in values.columns]]
+
+
 def _once(values: pd.DataFrame, on: str, label: str) -> tuple[pd.DataFrame, LeftOut]:
     """One value a case and round: the later one where a round holds two."""
     values = values[values[on] != ""].sort_values("started_at")
@@ -117,9 +125,13 @@ def _once(values: pd.DataFrame, on: str, label: str) -> tuple[pd.DataFrame, Left
     return values[~again], [(str(case), f"{label}: {why} ({n}x)") for case, n in times.items()]
 
 
-def _by_case(values: pd.DataFrame) -> dict[Case, pd.DataFrame]:
-    groups: dict[Any, pd.DataFrame] = dict(iter(values.groupby(CASE, sort=False)))
-    return groups
+def _by_case(values: pd.DataFrame, columns: list[str]) -> dict[Case, tuple[Any, ...]]:
+    """By case: of each column its values, in the order of the rows."""
+    rows: dict[Case, list[tuple[Any, ...]]] = {}
+    listed = (values[name].to_numpy().tolist() for name in (*CASE, *columns))
+    for case_id, unit, *row in zip(*listed, strict=True):
+        rows.setdefault((case_id, unit), []).append(tuple(row))
+    return {case: tuple(zip(*found, strict=True)) for case, found in rows.items()}
 
 
 def _most_used(sizes: "pd.Series[int]") -> pd.DataFrame:
@@ -129,6 +141,8 @@ def _most_used(sizes: "pd.Series[int]") -> pd.DataFrame:
 
 
 def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
+    if others.empty:
+        return []
     names = ["case_id", "policy", "timing", "gpu_name"]
     times = others.loc[others["unit"] == SECONDS, names].value_counts(sort=False).reset_index()
     return [

@@ -2,16 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from bench_lib.model import Status, Timing
+from bench_lib.sampled import Blocks, Name, blocks
 from bench_lib.store import Data
 
 SECONDS = "seconds"  # the unit of times; any other unit is the name of a quantity
@@ -37,6 +36,10 @@ _CASE = [
     "run_id",
     "status",
     "position",
+]
+_STORED = [
+    *(name for name in (*_CASE, *KEY) if name not in _RUN or name == "run_id"),
+    *("n_samples", "n_flagged", "reason", "quantities", "facts"),
 ]
 _NEEDED = [*_CASE, *KEY, "precision", "boot_id", "gpu_uuid", "started_at"]
 _HOST_TIMED = (Timing.HOST, Timing.NATIVE)
@@ -66,20 +69,24 @@ class Replicates:
 def replicates(data: Data) -> Replicates:
     """The values of every run and case, and the cases that are left out with the reason."""
     runs = data.runs.assign(resolution=[q.get("clock_resolution_seconds") for q in data.runs["quantities"]])
-    cases = data.cases.merge(runs[_RUN], on="run_id", suffixes=("_case", ""))
-    cases = cases.merge(_medians(data.samples), on=["run_id", "case_id"], how="left")
+    cases = data.cases[_STORED].merge(runs[_RUN], on="run_id")
+    measured = blocks(data.samples)
+    cases = cases.assign(**_medians(measured, _names(cases)))
     cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
     cases["precision"] = [_precision(facts) for facts in cases["facts"]]
     why = _why(cases)
-    rejected = cases[_NEEDED].assign(why=why)[why.ne("")]
-    good = cases[why.eq("")].reset_index(drop=True)
-    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.samples))
+    bad = why.ne("")
+    rejected = cases.loc[bad, _NEEDED].assign(why=why[bad])
+    good = cases[~bad].reset_index(drop=True)
+    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, measured))
     values = pd.concat([times, _quantities(good)], ignore_index=True)
     return Replicates(values[[*_NEEDED, "unit", "value", "step"]], rejected.reset_index(drop=True))
 
 
 def _precision(facts: Any) -> str:
     """The precision in effect, as the case stored it: read back, not as it was asked for."""
+    if not facts:
+        return ""
     held = facts.items() if isinstance(facts, Mapping) else ()
     told = {str(name): value for name, value in held if str(name).startswith(_PRECISION)}
     return ", ".join(f"{name.removeprefix(_PRECISION)} {value}" for name, value in sorted(told.items()))
@@ -135,39 +142,46 @@ def most_common(reasons: list[str]) -> str:
     return Counter(reasons).most_common(1)[0][0]
 
 
-def _medians(samples: pa.Table) -> pd.DataFrame:
-    """Per run and case: median, number of samples, of usable ones, and the most common flag."""
-    with duckdb.connect() as connection:
-        connection.register("samples", samples)
-        found: pd.DataFrame = connection.sql(
-            """SELECT run_id, case_id, median(seconds) AS median, count(*) AS read,
-                      count(*) FILTER (isfinite(seconds) AND seconds > 0) AS usable,
-                      mode(flags) FILTER (flags <> '') AS flag
-               FROM samples GROUP BY ALL"""
-        ).df()
-    return found
+def _names(cases: pd.DataFrame) -> list[Name]:
+    return list(zip(cases["run_id"].to_numpy(), cases["case_id"].to_numpy(), strict=True))
+
+
+def _medians(measured: Blocks, names: Sequence[Name]) -> dict[str, Any]:
+    """Of the samples of each name: their median, their number, that of usable ones, the most common flag."""
+    places = {name: place for place, name in enumerate(measured.names)}
+    at = np.array([places.get(name, -1) for name in names], dtype=int)
+    flags = np.array([*measured.commonest_flags(), None], dtype=object)
+    numbers = {"median": measured.medians, "read": measured.sizes, "usable": measured.usable}
+    return {"flag": flags[at]} | {name: np.append(of, np.nan)[at] for name, of in numbers.items()}
 
 
 def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     """Why each row cannot be used; "" when it can."""
     read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
     flagged = cases["n_flagged"].fillna(0)
-    status = cases["status"] + np.where(cases["reason"] == "", "", ": " + cases["reason"])
-    doubted = (f"{DOUBTED} " + cases["flag"].fillna("")).str.rstrip()
     why = pd.Series("", index=cases.index, dtype=str)
     for holds, text in (  # the last that holds is the one told
         (~(cases["margin"] >= 0), "holds no margin to judge it by"),
-        (flagged > MOST_FLAGGED * expected, doubted),
+        (flagged > MOST_FLAGGED * expected, _doubt),
         (cases["usable"] != read, "holds samples that are not positive numbers"),
         ((read != expected) | (read == 0), "not all of its samples could be read"),
         (cases.duplicated(["run_id", "case_id"], keep=False), "measured twice in one run"),
-        (cases["status"] != Status.OK, status),
+        (cases["status"] != Status.OK, _end),
     ):
-        why = why.mask(holds, text)
+        if holds.any():
+            why[holds] = text if isinstance(text, str) else text(cases[holds])
     return why
 
 
-def _steps(good: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
+def _doubt(cases: pd.DataFrame) -> "pd.Series[str]":
+    return (f"{DOUBTED} " + cases["flag"].fillna("").astype(str)).str.rstrip()
+
+
+def _end(cases: pd.DataFrame) -> "pd.Series[str]":
+    return cases["status"] + np.where(cases["reason"] == "", "", ": " + cases["reason"])
+
+
+def _steps(good: pd.DataFrame, measured: Blocks) -> "pd.Series[float]":
     """The timer's step per call: the clock's, the events', else the least gap between two samples."""
     host = good["timing"].isin(_HOST_TIMED)
     events = good["timing"].isin(_EVENT_TIMED) & (good["device"] == "cuda")
@@ -179,23 +193,10 @@ def _steps(good: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
     step = clock / good["calls"].fillna(1).clip(lower=1)
     unknown = step.isna()
     if unknown.any():
-        gaps = _least_gaps(samples, good.loc[unknown, ["run_id", "case_id"]])
-        step[unknown] = good[unknown].merge(gaps, on=["run_id", "case_id"], how="left")["gap"].to_numpy()
+        names = _names(good[unknown])
+        gaps = measured.least_gaps(set(names))
+        step[unknown] = [gaps.get(name, np.nan) for name in names]
     return step.fillna(0.0)
-
-
-def _least_gaps(samples: pa.Table, wanted: pd.DataFrame) -> pd.DataFrame:
-    with duckdb.connect() as connection:
-        connection.register("samples", samples)
-        connection.register("wanted", wanted)
-        found: pd.DataFrame = connection.sql(
-            """SELECT run_id, case_id, min(gap) FILTER (gap > 0) AS gap FROM (
-                   SELECT run_id, case_id, seconds - lag(seconds) OVER (
-                       PARTITION BY run_id, case_id ORDER BY seconds) AS gap
-                   FROM samples SEMI JOIN wanted USING (run_id, case_id))
-               GROUP BY ALL"""
-        ).df()
-    return found
 
 
 def _quantities(good: pd.DataFrame) -> pd.DataFrame:

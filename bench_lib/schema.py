@@ -184,9 +184,9 @@ def conform(name: str, found: pa.Table, wanted: Collection[str] | None = None) -
             f"has schema version {version}, this suite reads up to {SCHEMA_VERSION}; upgrade the suite"
         )
     declared = [f for f in SCHEMAS[name] if wanted is None or f.name in wanted]
-    columns = []
+    columns, there = [], set(found.column_names)
     for field in declared:
-        if field.name not in found.column_names:
+        if field.name not in there:
             if field.name in {key for key, _ in _RUN_KEYS}:
                 raise DataError(f"lacks the column {field.name!r}")
             columns.append(pa.nulls(found.num_rows, field.type))

@@ -1,7 +1,9 @@
 """Results on disk in, three tables out. Each file is opened once; a damaged one is skipped by name."""
 
+import itertools
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench_lib import journal, schema
+from bench_lib import journal, sampled, schema
 from bench_lib.errors import DataError
 from bench_lib.faults import seals
 from bench_lib.layout import TABLES, CampaignFolder
 
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
 Tables = dict[str, pa.Table]
+_AT_ONCE = 4  # files: while one waits for the disk or is unpacked, others are
 
 # What pyarrow, the file system and a file of another shape can raise. Nothing else is caught.
 _DAMAGE = (
@@ -45,12 +48,11 @@ class Data:
         """The part that belongs to some runs; what was skipped stays named."""
         if set(self.runs["run_id"]) <= set(run_ids):
             return self
-        wanted = pa.array(sorted(run_ids), pa.string())
-        keep = pc.is_in(self.samples["run_id"].cast(pa.string()), value_set=wanted)
+        samples = sampled.holding(self.samples, "run_id", set(run_ids))
         return Data(
             self.runs[self.runs["run_id"].isin(run_ids)].reset_index(drop=True),
             self.cases[self.cases["run_id"].isin(run_ids)].reset_index(drop=True),
-            self.samples.filter(keep),
+            samples,
             self.skipped,
         )
 
@@ -62,13 +64,12 @@ def load(results: Path, campaigns: Iterable[str]) -> Data:
     run that lies in two files counts once. Raises UsageError for a name that cannot be a folder's.
     """
     gathered = _Gathered()
-    for name in campaigns:
-        folder = CampaignFolder(results, name)
-        for table in TABLES:
-            for path in folder.parquet_files(table):
-                gathered.read(path, partial(_parquet, table))
-        for path in folder.journals():
-            gathered.read(path, _journal)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for name in campaigns:
+            folder = CampaignFolder(results, name)
+            for table in TABLES:
+                gathered.read(folder.parquet_files(table), partial(_parquet, table), pool.map)
+            gathered.read(folder.journals(), _journal)
     return gathered.data()
 
 
@@ -82,7 +83,7 @@ def load_json(path: Path) -> Data:
     except _DAMAGE as error:
         raise DataError(f"{path}: {_why(error)}") from None
     gathered = _Gathered()
-    gathered.read(path, lambda _: tables)
+    gathered.read([path], lambda _: tables)
     return gathered.data()
 
 
@@ -94,15 +95,17 @@ class _Gathered:
         self._seen: dict[str, set[str]] = {name: set() for name in TABLES}
         self._skipped: list[tuple[str, str]] = []
 
-    def read(self, path: Path, reader: Callable[[Path], Tables]) -> None:
-        """Add the tables of one file, or its name and the reason why not."""
-        try:
-            tables = {name: _checked(found) for name, found in reader(path).items()}
-        except _DAMAGE as error:
-            self._skipped.append((str(path), _why(error)))
-            return
-        for name, found in tables.items():
-            self._add(name, found)
+    def read(self, paths: Sequence[Path], reader: Callable[[Path], Tables], each: Any = map) -> None:
+        """Add the tables of some files in this order, or a file's name and the reason why not.
+
+        `each` calls the reader, as `map` does: of a pool of threads, for several files at once.
+        """
+        for path, tables in zip(paths, each(partial(_read, reader), paths), strict=True):
+            if isinstance(tables, str):
+                self._skipped.append((str(path), tables))
+                continue
+            for name, found in tables.items():
+                self._add(name, found)
 
     def _add(self, name: str, found: pa.Table) -> None:
         ids = set(found["run_id"].unique().to_pylist())
@@ -123,9 +126,7 @@ class _Gathered:
         if not orphans:
             return data
         known = set(runs["run_id"])
-        samples = data.samples.filter(
-            pc.is_in(data.samples["run_id"].cast(pa.string()), value_set=pa.array(known, pa.string()))
-        )
+        samples = sampled.holding(data.samples, "run_id", known)
         cases = data.cases[data.cases["run_id"].isin(known)].reset_index(drop=True)
         return Data(runs, cases, samples, data.skipped)
 
@@ -141,12 +142,30 @@ class _Gathered:
 
 def _series(column: pa.ChunkedArray) -> Any:
     if pa.types.is_map(column.type):
-        return [dict(value or ()) for value in column.to_pylist()]
+        return [one for chunk in column.chunks for one in _dicts(chunk)]
     if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
         return pc.fill_null(column.cast(pa.string()), "").to_pandas()
     if pa.types.is_boolean(column.type):
         return pc.fill_null(column, False).to_pandas()
     return column.to_pandas()
+
+
+def _dicts(maps: pa.MapArray) -> list[dict[str, Any]]:
+    """The maps of one chunk as dicts, a missing one as an empty one; far quicker than `to_pylist`."""
+    if maps.null_count:
+        return [dict(value or ()) for value in maps.to_pylist()]
+    ends = maps.offsets.to_pylist()
+    keys, items = (part.slice(ends[0], ends[-1] - ends[0]).to_pylist() for part in (maps.keys, maps.items))
+    spans = itertools.pairwise(end - ends[0] for end in ends)
+    return [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in spans]
+
+
+def _read(reader: Callable[[Path], Tables], path: Path) -> Tables | str:
+    """The tables of one file, or why it cannot be read."""
+    try:
+        return {name: _checked(found) for name, found in reader(path).items()}
+    except _DAMAGE as error:
+        return _why(error)
 
 
 def _checked(found: pa.Table) -> pa.Table:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
 
 def _floors(rows: list[Row]) -> Floats:
     step = np.array([row.step for row in rows])
-    value = np.array([np.median([*row.values.baseline, *row.values.candidate]) for row in rows])
+    value = np.array([median([*row.values.baseline, *row.values.candidate]) for row in rows])
     return stats.spread_floor(step, value)
 
 

@@ -83,7 +83,7 @@ JOIN = [
     "campaign_rounds", "campaign_cooling", "campaign_sharing", "campaign_containers", "campaign",
 ]
 READING = [
-    "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
+    "sampled", "store", "sides", "stats", "differences", "replicates", "pairing", "matching", "verdicts",
     "calibrate", "thermal.warm", "observing.notes", "installations", "contrast", "implementations",
     "compare", "bridge", "rates", "render",
     "canvas", "case_names",

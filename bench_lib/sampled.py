@@ -1,0 +1,139 @@
+"""Samples as a table in, what is known of each run and case out: they are sorted once and asked of no database."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.integer[Any]]
+Name = tuple[str, str]  # run and case
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Samples sorted by run and case, in the order they stand in within one: a block each."""
+
+    names: tuple[Name, ...]
+    starts: Ints  # of each block, and the end of the last one
+    seconds: Floats
+    sample: Ints  # the number of each sample in its run and case
+    flag: Ints  # of each sample, a place in `flags`
+    flags: tuple[str, ...]
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many samples each block has."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def medians(self) -> Floats:
+        """The median of each block."""
+        return self._each(_middle)
+
+    @cached_property
+    def usable(self) -> Ints:
+        """How many samples of each block are positive numbers."""
+        good = np.isfinite(self.seconds) & (self.seconds > 0)
+        return np.diff(np.concatenate([[0], np.cumsum(good)])[self.starts])
+
+    def commonest_flags(self) -> list[str | None]:
+        """The flag that most samples of each block have, the first of several; None where none has one."""
+        found: list[str | None] = [None] * len(self.names)
+        flagged = np.flatnonzero(np.array([flag != "" for flag in self.flags], dtype=bool)[self.flag])
+        held: dict[int, Counter[int]] = {}
+        for block, flag in zip(self._block_of(flagged), self.flag[flagged].tolist(), strict=True):
+            held.setdefault(block, Counter())[flag] += 1
+        for block, counts in held.items():
+            found[block] = self.flags[counts.most_common(1)[0][0]]
+        return found
+
+    def least_gaps(self, wanted: Collection[Name]) -> dict[Name, float]:
+        """The least difference between two unequal samples of each wanted block; NaN where there is none."""
+        return {name: _least_gap(self.seconds[part]) for name, part in self._parts() if name in wanted}
+
+    def turn_ratios(self, pairs: Sequence[tuple[Name, Name]]) -> list[float]:
+        """The median log ratio of two blocks of each pair, second to first, over the turns both hold; or NaN."""
+        parts = dict(self._parts())
+        return [self._turn_ratio(parts.get(one), parts.get(other)) for one, other in pairs]
+
+    def _turn_ratio(self, one: slice | None, other: slice | None) -> float:
+        if one is None or other is None:
+            return math.nan
+        x, y = self.seconds[one], self.seconds[other]
+        if not np.array_equal(self.sample[one], self.sample[other]):
+            _, at, there = np.intersect1d(self.sample[one], self.sample[other], return_indices=True)
+            x, y = x[at], y[there]
+        if not len(x):
+            return math.nan
+        low, high = _middle_two(np.sort(y / x)[None, :])  # a logarithm rises: its median is at theirs
+        return (math.log(low[0]) + math.log(high[0])) / 2
+
+    def _parts(self) -> Iterator[tuple[Name, slice]]:
+        starts = self.starts.tolist()
+        return zip(self.names, map(slice, starts[:-1], starts[1:]), strict=True)
+
+    def _block_of(self, rows: Ints) -> list[int]:
+        found: list[int] = (np.searchsorted(self.starts, rows, side="right") - 1).tolist()
+        return found
+
+    def _each(self, of_rows: Callable[[Floats], Floats]) -> Floats:
+        """A number of each block from its sorted samples; blocks of one size are one matrix."""
+        found = np.full(len(self.names), np.nan)
+        for size in np.unique(self.sizes):
+            blocks = np.flatnonzero(self.sizes == size)
+            rows = self.seconds[self.starts[blocks][:, None] + np.arange(size)]
+            found[blocks] = of_rows(np.sort(rows, axis=1))
+        return found
+
+
+def blocks(samples: pa.Table) -> Blocks:
+    """The samples of a table with the columns of `store.SAMPLE_COLUMNS`, sorted into blocks."""
+    runs, run_ids = codes(samples["run_id"])
+    cases, case_ids = codes(samples["case_id"])
+    flag, flags = codes(samples["flags"])
+    seconds, sample = samples["seconds"].to_numpy(), samples["sample"].to_numpy()
+    key = runs.astype(np.int64) * len(case_ids) + cases
+    if (np.diff(key) < 0).any():  # else they were written run by run and case by case
+        order = np.argsort(key, kind="stable")
+        key, runs, cases, flag, seconds, sample = (x[order] for x in (key, runs, cases, flag, seconds, sample))
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [len(key)]])[: len(key) + 1]
+    first = starts[:-1]
+    names = zip(map(run_ids.__getitem__, runs[first]), map(case_ids.__getitem__, cases[first]), strict=True)
+    return Blocks(tuple(names), starts, seconds, sample, flag, tuple(flags))
+
+
+def codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """A text column as places in a list of its words; missing text is the word ""."""
+    unified = column.unify_dictionaries()
+    words = unified.chunk(0).dictionary.to_pylist() if unified.num_chunks else []
+    parts = [chunk.indices.fill_null(len(words)).to_numpy() for chunk in unified.chunks]
+    return np.concatenate([np.empty(0, np.int32), *parts]), [*words, ""]
+
+
+def holding(samples: pa.Table, column: str, wanted: Collection[str]) -> pa.Table:
+    """The rows whose text in `column` is among those wanted."""
+    places, words = codes(samples[column])
+    return samples.filter(pa.array(np.array([word in wanted for word in words], dtype=bool)[places]))
+
+
+def _middle(rows: Floats) -> Floats:
+    low, high = _middle_two(rows)
+    return (low + high) / 2
+
+
+def _middle_two(rows: Floats) -> tuple[Floats, Floats]:
+    """The two values in the middle of sorted rows; the same one twice where their number is odd."""
+    size = rows.shape[1]
+    return rows[:, (size - 1) // 2], rows[:, size // 2]
+
+
+def _least_gap(seconds: Floats) -> float:
+    gaps = np.diff(np.sort(seconds))
+    return float(gaps[gaps > 0].min(initial=np.inf)) if (gaps > 0).any() else math.nan
