@@ -1,6 +1,7 @@
 """Replicates of two sides in, one row a case out: its values, or why there is nothing to compare."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +64,7 @@ def match(
         together, held = pairing.side_by_side(left, right, labels), {}
     ways = (_ways(left), _ways(right))
     measured = [{case_id for case_id, _ in way} for way in ways]
+    rejected = (_by_case(a.rejected), _by_case(b.rejected))
     rows, left_out = [], list(together.left_out)
     for case, row in _heads(left, right).items():
         if case in together.values:
@@ -71,7 +73,7 @@ def match(
             rows.append(_without_pair(row, ways[0][case], ways[1][case], held))
         else:
             at = 1 if case in ways[0] else 0
-            told = _on_one_side(row, (a, b)[at].rejected, labels[at])
+            told = _on_one_side(row, rejected[at].get(row.case_id, ()), labels[at])
             rows += [told] if told.not_comparable else []
             if not told.not_comparable and (row.unit == SECONDS or row.case_id in measured[at]):
                 left_out.append((row.case_id, told.next_step))
@@ -153,16 +155,23 @@ def _remedy(why: str, label: str) -> str:
     return f"mend it on {label}"
 
 
-def _on_one_side(row: Row, rejected: pd.DataFrame, label: str) -> Row:
+def _by_case(rejected: pd.DataFrame) -> dict[str, list[tuple[str, str]]]:
+    """By case, the status and the reason of each run that has no value of it."""
+    ends: dict[str, list[tuple[str, str]]] = {}
+    for case_id, status, why in rejected[["case_id", "status", "why"]].itertuples(index=False, name=None):
+        ends.setdefault(case_id, []).append((status, why))
+    return ends
+
+
+def _on_one_side(row: Row, ends: Sequence[tuple[str, str]], label: str) -> Row:
     """Only one side has values: the other one's runs ended otherwise, or never measured it."""
-    own = rejected[rejected["case_id"] == row.case_id]
-    whys = own["why"].tolist()
+    whys = [why for _, why in ends]
     if whys and row.unit == SECONDS:
         runs = f"{len(whys)} run" + ("s" if len(whys) > 1 else "")
         return replace(
             row,
             not_comparable=f"{label}: {most_common(whys)} ({runs})",
-            failed=label if own["status"].isin([str(one) for one in BAD]).any() else "",
+            failed=label if any(status in BAD for status, _ in ends) else "",
             next_step=f"{_remedy(most_common(whys), label)} and measure again",
         )
     what = "" if row.unit == SECONDS else f"quantity {row.unit} "

@@ -55,11 +55,12 @@ def processes(data: Data) -> Runtimes | None:
         return None
     baseline = _baseline(cases["runtime"])
     sides = {
-        str(runtime): Side(str(runtime), _campaigns(found), _part(data, found))
-        for runtime, found in cases.groupby("runtime")
+        str(runtime): Side(str(runtime), _campaigns(own), _part(data, own))
+        for runtime, own in cases.groupby("runtime")
     }
+    found = {runtime: replicates(side.data) for runtime, side in sides.items()}
     rows = {
-        runtime: _by(METRIC, compare(sides[baseline], side).cases)
+        runtime: _by(METRIC, compare(sides[baseline], side, (found[baseline], found[runtime])).cases)
         for runtime, side in sides.items()
         if runtime != baseline
     }

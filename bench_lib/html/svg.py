@@ -5,10 +5,12 @@ import re
 import xml.etree.ElementTree as ET
 
 import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from bench_lib.canvas import STYLE
 
+_POINTS = 72  # an inch: the unit of an SVG
 _KEPT = frozenset({"svg", "g", "defs", "path", "use", "text", "tspan", "clipPath", "rect", "image"})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _OWN_ID = re.compile(r"url\(#([^)]*)\)")
@@ -21,15 +23,29 @@ def inline(figure: Figure, prefix: str, label: str) -> str:
     cannot see it. Colours become CSS variables with themselves as the fallback, `var(--c-0072b2,
     #0072b2)`, so that a dark page can give them other values.
     """
-    buffer = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    root = ET.fromstring(buffer.getvalue())  # noqa: S314 - what was written a line before
+    root = ET.fromstring(_drawn(figure))  # noqa: S314 - what was written a line before
     _plain(root, prefix)
     width = float(root.attrib.pop("width").removesuffix("pt"))
     root.attrib.pop("height")
     root.attrib |= {"role": "img", "aria-label": label, "style": f"--chart-width: {width * 4 / 3:.0f}px"}
     return ET.tostring(root, encoding="unicode", short_empty_elements=True)
+
+
+def _drawn(figure: Figure) -> bytes:
+    """The figure as SVG. Its layout is computed here: `savefig` would draw everything once more for it."""
+    buffer, engine, dpi = io.BytesIO(), figure.get_layout_engine(), figure.dpi
+    with matplotlib.rc_context(STYLE):
+        if engine is not None:
+            FigureCanvasSVG(figure)  # makes itself the figure's: text is as wide as in an SVG
+            figure.set_dpi(_POINTS)
+            engine.execute(figure)
+            figure.set_layout_engine("none")
+        try:
+            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        finally:
+            figure.set_dpi(dpi)
+            figure.set_layout_engine(engine)
+    return buffer.getvalue()
 
 
 def _plain(element: ET.Element, prefix: str) -> None:
