@@ -3,14 +3,13 @@
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from bench_lib import calibrate
 from bench_lib.errors import UsageError
 from bench_lib.matching import match, other_margins
 from bench_lib.model import NULL_SUFFIX, Case, Comparison
 from bench_lib.replicates import SECONDS, Replicates, params_of, replicates
-from bench_lib.sampled import blocks
+from bench_lib.sampled import Blocks
 from bench_lib.sides import Side, unknown
 from bench_lib.verdicts import Pairing, grouped
 
@@ -31,7 +30,7 @@ def contrast(
     labels = (f"{parameter}={baseline}", f"{parameter}={candidate}")
     _check(found, parameter, (baseline, candidate))
     a, b = (_at(found, parameter, value) for value in (baseline, candidate))
-    matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.samples))
+    matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.blocks))
     if not matched.rows:
         raise UsageError(
             f"no case was measured both with {labels[0]} and with {labels[1]} "
@@ -100,25 +99,27 @@ def _narrowed(frame: pd.DataFrame, parameter: str, value: str) -> pd.DataFrame:
     params = {text: params_of(text) for text in frame["params"].unique()}
     chosen = {text for text, one in params.items() if parameter in one and _as_text(one[parameter]) == value}
     rows = frame[frame["params"].isin(chosen)].reset_index(drop=True)
-    names = [
-        Case(family, op, {k: v for k, v in params[text].items() if k != parameter})
-        for family, op, text in rows[["family", "op", "params"]].itertuples(index=False)
-    ]
+    of_row = list(rows[["family", "op", "params"]].itertuples(index=False, name=None))
+    named = {
+        one: Case(one[0], one[1], {k: v for k, v in params[one[2]].items() if k != parameter})
+        for one in set(of_row)
+    }
+    ids = {one: (case.case_id, case.params_json) for one, case in named.items()}
     return rows.assign(
         measured_as=rows["case_id"],
-        case_id=pd.Series([name.case_id for name in names], dtype=str),
-        params=pd.Series([name.params_json for name in names], dtype=str),
+        case_id=pd.Series([ids[one][0] for one in of_row], dtype=str),
+        params=pd.Series([ids[one][1] for one in of_row], dtype=str),
         precision="" if parameter in _SETS_PRECISION else rows["precision"],
     )
 
 
-def _by_turns(pairs: pd.DataFrame, samples: pa.Table) -> "pd.Series[float]":
+def _by_turns(pairs: pd.DataFrame, measured: Blocks) -> "pd.Series[float]":
     """The log ratio of each pair: the median over shared turns, else that of the medians."""
     turns = pairs[(pairs["turns"] != "") & (pairs["turns"] == pairs["turns_b"]) & (pairs["unit"] == SECONDS)]
     if turns.empty:
         return pairs["log_ratio"]
     names = turns[["run_id", "measured_as", "measured_as_b"]].itertuples(index=False)
-    found = blocks(samples).turn_ratios([((run, one), (run, other)) for run, one, other in names])
+    found = measured.turn_ratios([((run, one), (run, other)) for run, one, other in names])
     return pd.Series(found, turns.index).reindex(pairs.index).fillna(pairs["log_ratio"])
 
 

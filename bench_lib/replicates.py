@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.model import Status, Timing
-from bench_lib.sampled import Blocks, Name, blocks
+from bench_lib.sampled import Blocks, Name
 from bench_lib.store import Data
 
 SECONDS = "seconds"  # the unit of times; any other unit is the name of a quantity
@@ -70,15 +70,14 @@ def replicates(data: Data) -> Replicates:
     """The values of every run and case, and the cases that are left out with the reason."""
     runs = data.runs.assign(resolution=[q.get("clock_resolution_seconds") for q in data.runs["quantities"]])
     cases = data.cases[_STORED].merge(runs[_RUN], on="run_id")
-    measured = blocks(data.samples)
-    cases = cases.assign(**_medians(measured, _names(cases)))
+    cases = cases.assign(**_medians(data.blocks, _names(cases)))
     cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
     cases["precision"] = [_precision(facts) for facts in cases["facts"]]
     why = _why(cases)
     bad = why.ne("")
     rejected = cases.loc[bad, _NEEDED].assign(why=why[bad])
     good = cases[~bad].reset_index(drop=True)
-    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, measured))
+    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.blocks))
     values = pd.concat([times, _quantities(good)], ignore_index=True)
     return Replicates(values[[*_NEEDED, "unit", "value", "step"]], rejected.reset_index(drop=True))
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench_lib import journal, sampled, schema
+from bench_lib import journal, schema
 from bench_lib.errors import DataError
 from bench_lib.faults import seals
 from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.sampled import Blocks, blocks, holding
 
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
 Tables = dict[str, pa.Table]
@@ -44,11 +45,16 @@ class Data:
     samples: pa.Table
     skipped: tuple[tuple[str, str], ...] = ()
 
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The samples by run and case, sorted once for all that asks for them."""
+        return blocks(self.samples)
+
     def of_runs(self, run_ids: Collection[str]) -> "Data":
         """The part that belongs to some runs; what was skipped stays named."""
         if set(self.runs["run_id"]) <= set(run_ids):
             return self
-        samples = sampled.holding(self.samples, "run_id", set(run_ids))
+        samples = holding(self.samples, "run_id", set(run_ids))
         return Data(
             self.runs[self.runs["run_id"].isin(run_ids)].reset_index(drop=True),
             self.cases[self.cases["run_id"].isin(run_ids)].reset_index(drop=True),
@@ -126,7 +132,7 @@ class _Gathered:
         if not orphans:
             return data
         known = set(runs["run_id"])
-        samples = sampled.holding(data.samples, "run_id", known)
+        samples = holding(data.samples, "run_id", known)
         cases = data.cases[data.cases["run_id"].isin(known)].reset_index(drop=True)
         return Data(runs, cases, samples, data.skipped)
 

@@ -131,13 +131,20 @@ def _installed(given: Mapping[str, str], _: World) -> tuple[list[str], list[str]
 
 def _file(given: Mapping[str, str], _: World) -> tuple[list[str], list[str]]:
     package, path, pattern = given["package"], given["path"], given["contains"]
-    named = [file for file in _files(package) if fnmatchcase(str(file), path)]
-    if not named:
+    holding = _holding(package, path, pattern)
+    if holding is None:
         return [], []
     of = f"of {package} {metadata.version(package)}"
-    holding = next((str(file) for file in named if re.search(pattern, _text(file))), "")
     there = f"{holding} {of} holds {pattern!r}" if holding else ""
     return _turned(given, there, f"no {path} {of} holds {pattern!r}")
+
+
+@cache
+def _holding(package: str, path: str, pattern: str) -> str | None:
+    """The first file so named of a package that holds the pattern, "" where none does; None without any."""
+    named = [file for file in _files(package) if fnmatchcase(str(file), path)]
+    holding = next((str(file) for file in named if re.search(pattern, _text(file))), "")
+    return holding if named else None
 
 
 @cache

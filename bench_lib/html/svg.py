@@ -3,6 +3,7 @@
 import io
 import re
 import xml.etree.ElementTree as ET
+from functools import lru_cache
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -16,6 +17,7 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _OWN_ID = re.compile(r"url\(#([^)]*)\)")
 
 
+@lru_cache(maxsize=8)  # the charts of a campaign stand in each of its reports
 def inline(figure: Figure, prefix: str, label: str) -> str:
     """The figure as one `<svg>` element; all text in it is escaped.
 
