@@ -91,11 +91,14 @@ def _joined(table: str, files: list[Path]) -> pa.Table:
     parts = []
     for file in files:
         rows = _read(table, file)
-        run_ids = pc.cast(rows["run_id"], pa.string())
-        new = set(pc.unique(run_ids).to_pylist()) - seen
-        parts.append(rows.filter(pc.is_in(run_ids, pa.array(sorted(new), pa.string()))))
-        seen |= new
-    return pa.concat_tables(parts).unify_dictionaries()
+        found = set(rows["run_id"].unique().to_pylist())
+        if twice := found & seen:
+            known = pa.array(sorted(twice), pa.string())
+            rows = rows.filter(pc.invert(pc.is_in(pc.cast(rows["run_id"], pa.string()), known)))
+        parts.append(rows)
+        seen |= found
+    # In one piece: each piece would be written with all the words that any of them has.
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def _read(table: str, file: Path) -> pa.Table:
