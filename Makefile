@@ -6,7 +6,7 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench test torture lint gallery report clean
+.PHONY: help venv bench bench-self test torture lint gallery report clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ $(VENV)/.test: $(VENV)/.bench pyproject.toml
 
 bench: venv $(VENV)/.cupy  ## measure this machine into results/local
 	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json
+
+bench-self: $(VENV)/.test  ## measure what this suite itself costs, into docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m performance
 
 # Reading needs neither torch nor a GPU, so from a clone this takes a minute.
 $(VENV)/.report: $(VENV)/.python pyproject.toml

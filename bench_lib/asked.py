@@ -9,7 +9,7 @@ from bench_lib.calibrate import Calibration
 from bench_lib.errors import UsageError
 from bench_lib.model import NULL_SUFFIX, Comparison
 from bench_lib.places import reading
-from bench_lib.store import Data
+from bench_lib.store import Data, Results, opened
 
 LOCAL = "local"  # the campaign of plain pytest runs
 
@@ -36,7 +36,7 @@ def folder(
 
 
 def compared(
-    names: Sequence[str], campaign: str | None, results: Path, contrast: str | None
+    names: Sequence[str], campaign: str | None, results: Path | Results, contrast: str | None
 ) -> tuple[Comparison, Data]:
     """Two sides, or two values of a parameter inside one stack, compared; and the data of both.
 
@@ -61,12 +61,13 @@ def compared(
 
 
 def bridged(
-    names: Sequence[str], campaign: str | None, results: Path, check: str | None
+    names: Sequence[str], campaign: str | None, results: Path | Results, check: str | None
 ) -> tuple[Bridge, Data]:
     """Three stacks or more as a bridge, and the data of both its ends.
 
     `check` is another campaign that holds the ends.
     """
+    results = opened(results)
     found = sides.several(names, campaign, results)
     ends = [str(side.data.runs["arm"].iloc[0]) for side in (found[0], found[-1])]
     apart = None if check is None else sides.pair(ends[0], ends[1], check, results)

@@ -68,7 +68,9 @@ def in_pairs(
     Runs of different boots or GPUs are no pair. Of a case measured in several ways the way with most
     pairs counts. `log_ratio` gives the log ratios of merged pairs where it is not that of the values.
     """
-    (a, again_a), (b, again_b) = (_once(_narrow(side, on), on, label) for side, label in zip((a, b), labels, strict=True))
+    (a, again_a), (b, again_b) = (
+        _once(_narrow(side, on), on, label) for side, label in zip((a, b), labels, strict=True)
+    )
     both = a.merge(b, on=[*CASE, on], suffixes=("", "_b")).sort_values("started_at")
     apart = (both["boot_id"] != both["boot_id_b"]) | (both["gpu_uuid"] != both["gpu_uuid_b"])
     pairs = both[~apart & (both["key"] == both["key_b"])]

@@ -1,4 +1,4 @@
-"""Samples as a table in, what is known of each run and case out: they are sorted once and asked of no database."""
+"""Samples as a table in, what is known of each run and case out: sorted once, no query a question."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.integer[Any]]
+Ints = NDArray[Any]  # of whole numbers
 Name = tuple[str, str]  # run and case
 
 
@@ -59,7 +59,7 @@ class Blocks:
         return {name: _least_gap(self.seconds[part]) for name, part in self._parts() if name in wanted}
 
     def turn_ratios(self, pairs: Sequence[tuple[Name, Name]]) -> list[float]:
-        """The median log ratio of two blocks of each pair, second to first, over the turns both hold; or NaN."""
+        """The median log ratio of each pair of blocks, second to first, over the turns both hold; or NaN."""
         parts = dict(self._parts())
         return [self._turn_ratio(parts.get(one), parts.get(other)) for one, other in pairs]
 
@@ -102,7 +102,8 @@ def blocks(samples: pa.Table) -> Blocks:
     key = runs.astype(np.int64) * len(case_ids) + cases
     if (np.diff(key) < 0).any():  # else they were written run by run and case by case
         order = np.argsort(key, kind="stable")
-        key, runs, cases, flag, seconds, sample = (x[order] for x in (key, runs, cases, flag, seconds, sample))
+        key, runs, cases, flag = key[order], runs[order], cases[order], flag[order]
+        seconds, sample = seconds[order], sample[order]
     starts = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [len(key)]])[: len(key) + 1]
     first = starts[:-1]
     names = zip(map(run_ids.__getitem__, runs[first]), map(case_ids.__getitem__, cases[first]), strict=True)

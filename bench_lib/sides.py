@@ -12,7 +12,7 @@ from bench_lib import store
 from bench_lib.errors import UsageError
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX
-from bench_lib.store import Data
+from bench_lib.store import Data, Results
 
 _NAMES_SHOWN = 12
 
@@ -27,7 +27,7 @@ class Side:
     repeat: Data | None = None  # of the second arm that the same stack has in the campaign
 
 
-def resolve(text: str, campaign: str | None, results: Path) -> Side:
+def resolve(text: str, campaign: str | None, results: Path | Results) -> Side:
     """The side that `text` names.
 
     `text` is a stack or arm (`cudart-11.8#2`) of `campaign`, CAMPAIGN/STACK, a campaign that holds one
@@ -37,18 +37,18 @@ def resolve(text: str, campaign: str | None, results: Path) -> Side:
     return _Resolver(campaign, results).side(text)
 
 
-def whole_stack(text: str | None, campaign: str | None, results: Path) -> Side:
+def whole_stack(text: str | None, campaign: str | None, results: Path | Results) -> Side:
     """The side of a contrast: as `resolve`, but a stack means all its arms, None the one stack there is."""
     return _Resolver(campaign, results, all_arms=True).side(text)
 
 
-def pair(baseline: str, candidate: str, campaign: str | None, results: Path) -> tuple[Side, Side]:
+def pair(baseline: str, candidate: str, campaign: str | None, results: Path | Results) -> tuple[Side, Side]:
     """Both sides of a comparison, each campaign read once; see `resolve`."""
     a, b = several([baseline, candidate], campaign, results)
     return a, b
 
 
-def several(names: Sequence[str], campaign: str | None, results: Path) -> list[Side]:
+def several(names: Sequence[str], campaign: str | None, results: Path | Results) -> list[Side]:
     """The sides of a comparison or of a bridge, each campaign read once; see `resolve`."""
     resolver = _Resolver(campaign, results)
     found = [resolver.side(name) for name in names]
@@ -57,7 +57,9 @@ def several(names: Sequence[str], campaign: str | None, results: Path) -> list[S
     return found
 
 
-def repeated(stack: str | None, campaign: str | None, results: Path) -> tuple[Side, Side, pd.DataFrame]:
+def repeated(
+    stack: str | None, campaign: str | None, results: Path | Results
+) -> tuple[Side, Side, pd.DataFrame]:
     """A stack's two arms in a campaign, the baseline's by default, and all runs of the campaign.
 
     Raises UsageError where no stack, or not this one, was measured twice a round.
@@ -98,13 +100,13 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Usag
 
 
 class _Resolver:
-    """Names to sides, each campaign loaded once."""
+    """Names to sides."""
 
-    def __init__(self, campaign: str | None, results: Path, all_arms: bool = False) -> None:
+    def __init__(self, campaign: str | None, results: Path | Results, all_arms: bool = False) -> None:
         self._campaign = campaign
         self._all_arms = all_arms
-        self._results = results
-        self._loaded: dict[str, Data] = {}
+        self._opened = store.opened(results)
+        self._results = self._opened.folder
 
     def side(self, text: str | None) -> Side:
         if text is None:
@@ -140,11 +142,9 @@ class _Resolver:
         return a, self.side(a.label + NULL_SUFFIX), data.runs
 
     def _load(self, name: str) -> Data:
-        if name not in self._loaded:
-            if not CampaignFolder(self._results, name).exists():
-                raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
-            self._loaded[name] = _not_empty(name, store.load(self._results, [name]))
-        return self._loaded[name]
+        if not CampaignFolder(self._results, name).exists():
+            raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
+        return _not_empty(name, self._opened.campaign(name))
 
     def _arm(self, campaign: str, arm: str, label: str) -> Side:
         arms = _arms(self._load(campaign))

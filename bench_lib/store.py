@@ -79,6 +79,25 @@ def load(results: Path, campaigns: Iterable[str]) -> Data:
     return gathered.data()
 
 
+class Results:
+    """The campaigns of a folder, each read once, however many ask for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, Data] = {}
+
+    def campaign(self, name: str) -> Data:
+        """Every run of a campaign; see `load`."""
+        if name not in self._read:
+            self._read[name] = load(self.folder, [name])
+        return self._read[name]
+
+
+def opened(results: Path | Results) -> Results:
+    """The results of a folder; what is open already as it is."""
+    return results if isinstance(results, Results) else Results(results)
+
+
 def load_json(path: Path) -> Data:
     """The run in a `--benchmark-json` file of this suite.
 

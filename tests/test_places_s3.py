@@ -9,17 +9,22 @@ import os
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import boto3
 import duckdb
 import fsspec
 import pytest
+import s3fs
+import synthetic
 from moto.server import ThreadedMotoServer
 from plugin_runs import Runs
 from rich.console import Console
 from test_campaign import Kit
+from test_folders import counting_opens
 from typer.testing import CliRunner
 
 from bench_lib import campaign
@@ -158,6 +163,27 @@ def test_two_machines_measure_one_campaign_and_others_read_it(
     assert run(kit, url, rounds=2) == 0  # on a machine that never measured: there is nothing to do
     files = [path for path in kit.path.rglob("*") if path.is_file()]
     assert not [path for path in files if b"secret-of-a-test" in path.read_bytes()]
+
+
+def test_reading_fetches_each_file_once_and_opens_it_once(bucket: str, cli: Cli, tmp_path: Path) -> None:
+    synthetic.write_campaign(tmp_path, "c", {"a": 1.0, "b": 1.0}, rounds=3, null=False)
+    files = sorted((tmp_path / "c").rglob("*.parquet"))
+    for path in files:
+        s3().upload_file(str(path), bucket, f"team/{path.relative_to(tmp_path)}")
+    fetched, real = Counter[str](), s3fs.S3FileSystem._get_file
+
+    async def counted(self: s3fs.S3FileSystem, rpath: str, *more: object, **options: object) -> None:
+        fetched[rpath] += 1
+        await real(self, rpath, *more, **options)
+
+    with mock.patch.object(s3fs.S3FileSystem, "_get_file", counted):
+        for _ in range(2):  # the second time everything is here
+            with counting_opens() as opened:
+                cli("compare", "a", "b", "--campaign", "c", "--results", f"s3://{bucket}/team")
+            assert len(opened) == len(files)
+            assert set(opened.values()) == {1}
+    assert len(fetched) == len(files)
+    assert set(fetched.values()) == {1}
 
 
 def test_a_server_that_goes_away_costs_nothing(

@@ -8,6 +8,7 @@ from bench_lib import sides, stacks
 from bench_lib.claims import checks, combining, findings, names, reading
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import Claim, Judged, Kind, Verdict
+from bench_lib.store import Results, opened
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,16 @@ def judged(
     return verdicts(results, campaigns, path).claims
 
 
-def verdicts(results: Path, campaigns: Sequence[str] | None = None, path: Path | None = None) -> Verdicts:
+def verdicts(
+    results: Path | Results, campaigns: Sequence[str] | None = None, path: Path | None = None
+) -> Verdicts:
     """As `judged`, with the campaigns that were read and what was left out of them."""
     read = reading.read(path)
-    there = sides.campaigns(results)
+    results = opened(results)
+    there = sides.campaigns(results.folder)
     for name in campaigns or ():
         if name not in there:
-            raise sides.unknown("campaign", name, there, f" under {results}")
+            raise sides.unknown("campaign", name, there, f" under {results.folder}")
     chosen = there if campaigns is None else list(dict.fromkeys(campaigns))
     measured = Measured(results, chosen)
     strange = names.unseen(read, measured, set(chosen) == set(there))

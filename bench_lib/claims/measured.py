@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench_lib import compare, differences, stacks, store
+from bench_lib import compare, differences, stacks
 from bench_lib.claims.selecting import CaseKey
 from bench_lib.claims.words import Contrast
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX, Comparison
 from bench_lib.replicates import Replicates, replicates
 from bench_lib.sides import Side
-from bench_lib.store import Data
+from bench_lib.store import Data, Results, opened
 
 _IDENTITIES = ("stack_identity", "driver_identity", "machine_identity")
 
@@ -71,9 +71,10 @@ class Compared:
 class Measured:
     """The campaigns of a results folder; what could not be read is named in `left_out`."""
 
-    def __init__(self, results: Path, campaigns: Sequence[str]) -> None:
+    def __init__(self, results: Path | Results, campaigns: Sequence[str]) -> None:
         self.left_out: list[tuple[str, str]] = []
-        self._data = {name: self._load(results, name) for name in campaigns}
+        known = opened(results)
+        self._data = {name: self._load(known, name) for name in campaigns}
         self._compared: dict[tuple[object, ...], Compared] = {}
         self.arms = [arm for name in campaigns for arm in self._arms(name, "arm")]
         self.stacks = [arm for name in campaigns for arm in self._arms(name, "stack")]
@@ -118,11 +119,12 @@ class Measured:
                 if isinstance(facts, Mapping):
                     yield arm, family, op, facts
 
-    def _load(self, results: Path, name: str) -> Data:
-        data = store.load(results, [name])
+    def _load(self, results: Results, name: str) -> Data:
+        data = results.campaign(name)
         self.left_out += data.skipped
         if data.runs.empty:
-            self.left_out.append((str(CampaignFolder(results, name).path), "holds no run that can be read"))
+            folder = str(CampaignFolder(results.folder, name).path)
+            self.left_out.append((folder, "holds no run that can be read"))
         return data
 
     def _arms(self, campaign: str, column: str) -> list[Arm]:

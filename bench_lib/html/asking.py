@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench_lib import asked, sides, store
+from bench_lib import asked, sides
 from bench_lib.claims import judged
 from bench_lib.claims.judged import Verdicts
 from bench_lib.errors import UsageError
 from bench_lib.report import Campaign, Subject
+from bench_lib.store import Results, opened
 
 Known = dict[str, Campaign]  # campaigns read so far, by name
 
@@ -15,7 +16,7 @@ Known = dict[str, Campaign]  # campaigns read so far, by name
 def reported(
     names: Sequence[str],
     campaign: str | None,
-    results: Path,
+    results: Path | Results,
     contrast: str | None,
     check: str | None = None,
     known: Known | None = None,
@@ -25,6 +26,7 @@ def reported(
     `known` keeps the campaigns for the next report. Raises UsageError as `asked.compared` and
     `asked.bridged` do.
     """
+    results = opened(results)
     if len(names) > 2 and contrast is None:
         bridge, data = asked.bridged(names, campaign, results, check)
         comparison = bridge.whole
@@ -32,15 +34,15 @@ def reported(
         bridge = None
         comparison, data = asked.compared(names, campaign, results, contrast)
     of_a_file = any(name.endswith(".json") for name in names)
-    if of_a_file or comparison.campaign not in sides.campaigns(results):
+    if of_a_file or comparison.campaign not in sides.campaigns(results.folder):
         return Subject(comparison, data, bridge=bridge)
     known, name = {} if known is None else known, comparison.campaign
     if name not in known:
-        known[name] = Campaign(store.load(results, [name]), *_claims(results, name))
+        known[name] = Campaign(results.campaign(name), *_claims(results, name))
     return Subject(comparison, data, known[name], bridge)
 
 
-def _claims(results: Path, campaign: str) -> tuple[Verdicts | None, str]:
+def _claims(results: Results, campaign: str) -> tuple[Verdicts | None, str]:
     """The claims judged on a campaign; or none, and why: a claims file that is missing or wrong."""
     try:
         return judged.verdicts(results, [campaign]), ""

@@ -14,6 +14,7 @@ from bench_lib.layout import check_name
 from bench_lib.page import Inline, Tally
 from bench_lib.report import Subject
 from bench_lib.sections import answer as answers
+from bench_lib.store import Results
 
 LIST = "reports.toml"
 INDEX = "index.html"
@@ -56,10 +57,10 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     """
     destination.check_folder(out, "all reports together are")
     listed = read(results / LIST)
-    made, known = _Made(), asking.Known()
+    made, known, read_once = _Made(), asking.Known(), Results(results)
     for one in listed:
         try:
-            made.cards.append(_card(one, _write_one(one, results, out, known)))
+            made.cards.append(_card(one, _write_one(one, read_once, out, known)))
             tell(str(out / f"{one.name}.html"))
         except CudaGainsError as error:
             made.failed.append({"question": one.question, "why": str(error).rstrip(".")})
@@ -70,7 +71,7 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     return writer.write_text(text, out / INDEX)
 
 
-def _write_one(one: Listed, results: Path, out: Path, known: asking.Known) -> Subject:
+def _write_one(one: Listed, results: Results, out: Path, known: asking.Known) -> Subject:
     subject = asking.reported(one.sides, one.campaign, results, one.contrast, one.check, known)
     title, sections = subject.title, report.sections(subject)
     writer.write(title, sections, out / f"{one.name}.html", one.question, INDEX)

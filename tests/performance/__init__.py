@@ -1,0 +1,1 @@
+"""What this suite itself costs: `make bench-self` measures it and writes docs/performance.md."""
