@@ -33,7 +33,7 @@ def explained(
     found = []
     for row in changes:
         more = [*_regression(row, by_name), *_implementation(a.get(row.case_id, {}), b.get(row.case_id, {}))]
-        found.append(replace(row, reason="; ".join([row.reason, *more])))
+        found.append(replace(row, reason="; ".join([row.reason, *more])) if more else row)
     return tuple(found)
 
 

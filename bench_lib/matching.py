@@ -1,7 +1,7 @@
 """Replicates of two sides in, one row a case out: its values, or why there is nothing to compare."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,8 +62,8 @@ def match(
         held = _rounds_held(a, b, on)
     else:
         together, held = pairing.side_by_side(left, right, labels), {}
-    ways = (_ways(left), _ways(right))
-    measured = [{case_id for case_id, _ in way} for way in ways]
+    ways = [_ways(side, together.values) for side in (left, right)]
+    measured = [set(side["case_id"].unique()) for side in (left, right)]
     rejected = (_by_case(a.rejected), _by_case(b.rejected))
     rows, left_out = [], list(together.left_out)
     for case, row in _heads(left, right).items():
@@ -82,10 +82,11 @@ def match(
 
 def _heads(left: pd.DataFrame, right: pd.DataFrame) -> dict[Case, Row]:
     """A row a case and unit, without values; margin and step are the larger of the two sides'."""
-    both = pd.concat([left, right], ignore_index=True)
-    largest = {name: both.groupby(CASE)[name].transform("max") for name in ("margin", "step")}
-    heads = both.assign(**largest).drop_duplicates(CASE)
     names = [*CASE, "family", "op", "params", "metric", "margin", "step"]
+    both = pd.concat([side[["number", *names]] for side in (left, right)], ignore_index=True)
+    largest = both.groupby("number")[["margin", "step"]].max()
+    first = both.drop_duplicates("number").drop(columns=largest.columns)
+    heads = first.join(largest, on="number")
     rows = (
         Row(case_id, unit, family, op, params_of(params), metric, margin, step)
         for case_id, unit, family, op, params, metric, margin, step in heads[names].itertuples(index=False)
@@ -108,10 +109,12 @@ def other_margins(a: Replicates, b: Replicates) -> list[str]:
     ]
 
 
-def _ways(values: pd.DataFrame) -> dict[Case, dict[int, dict[Any, Any]]]:
-    """By case: each way in which it was measured, by the id of the way."""
+def _ways(values: pd.DataFrame, together: Collection[Case]) -> dict[Case, dict[int, dict[Any, Any]]]:
+    """By case that is not together: each way in which it was measured, by the id of the way."""
     ways: dict[Case, dict[int, dict[Any, Any]]] = {}
-    for one in values[[*CASE, *SAME, "key"]].drop_duplicates([*CASE, "key"]).to_dict("records"):
+    names = zip(values["case_id"].to_numpy(), values["unit"].to_numpy(), strict=True)
+    values = values[[name not in together for name in names]]
+    for one in values[[*CASE, *SAME, "key", "number"]].drop_duplicates(["number", "key"]).to_dict("records"):
         ways.setdefault((one["case_id"], one["unit"]), {})[one["key"]] = dict(one)
     return ways
 

@@ -24,8 +24,6 @@ _WORDS = {
     "params": "parameters",
     "precision": "precision in effect",
 }
-
-
 _IN_A_PAIR = [
     *("key", "value", "run_id", "started_at", "boot_id", "gpu_uuid"),  # what makes a pair
     *("turns", "measured_as"),  # what a contrast asks of one
@@ -55,9 +53,14 @@ class Together:
 
 
 def with_key_ids(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both sides with a column `key`: equal where values were measured in the same way."""
-    ids = pd.concat([a[SAME], b[SAME]]).groupby(SAME, dropna=False, sort=False).ngroup().to_numpy()
-    return a.assign(key=ids[: len(a)]), b.assign(key=ids[len(a) :])
+    """Both sides with the columns `key`, equal where values were measured in the same way, and `number`.
+
+    The number is that of the case and unit: numbers are joined and counted far faster than names.
+    """
+    for name, of in (("key", SAME), ("number", CASE)):
+        ids = pd.concat([a[of], b[of]]).groupby(of, dropna=False, sort=False).ngroup().to_numpy()
+        a, b = a.assign(**{name: ids[: len(a)]}), b.assign(**{name: ids[len(a) :]})
+    return a, b
 
 
 def in_pairs(
@@ -71,11 +74,10 @@ def in_pairs(
     (a, again_a), (b, again_b) = (
         _once(_narrow(side, on), on, label) for side, label in zip((a, b), labels, strict=True)
     )
-    both = a.merge(b, on=[*CASE, on], suffixes=("", "_b")).sort_values("started_at")
+    both = a.merge(b.drop(columns=CASE), on=["number", on], suffixes=("", "_b")).sort_values("started_at")
     apart = (both["boot_id"] != both["boot_id_b"]) | (both["gpu_uuid"] != both["gpu_uuid_b"])
     pairs = both[~apart & (both["key"] == both["key_b"])]
-    chosen = _most_used(pairs.groupby([*CASE, "key"]).size())
-    pairs = pairs.merge(chosen, on=CASE, suffixes=("", "_chosen"))
+    pairs = pairs.assign(key_chosen=_most_used(pairs.groupby(["number", "key"]).size(), pairs))
     used = pairs[pairs["key"] == pairs["key_chosen"]]
     used = used.assign(log_ratio=_log(used["value_b"]) - _log(used["value"]))
     if log_ratio is not None:
@@ -90,12 +92,13 @@ def in_pairs(
 
 def side_by_side(a: pd.DataFrame, b: pd.DataFrame, labels: tuple[str, str]) -> Together:
     """Values of both sides without pairs; of several ways of measuring the one with most runs."""
-    sizes = [side.groupby([*CASE, "key"]).size() for side in (a, b)]
-    chosen = _most_used(pd.concat(sizes, axis=1, join="inner").min(axis=1))
+    sizes = [side.groupby(["number", "key"]).size() for side in (a, b)]
+    shared = pd.concat(sizes, axis=1, join="inner").min(axis=1)
     of_case: list[dict[Case, tuple[float, ...]]] = []
     left_out: LeftOut = []
     for side, label in ((a, labels[0]), (b, labels[1])):
-        runs = side.sort_values("started_at").merge(chosen, on=CASE, suffixes=("", "_chosen"))
+        runs = side.sort_values("started_at")
+        runs = runs.assign(key_chosen=_most_used(shared, runs)).dropna(subset="key_chosen")
         same = runs["key"] == runs["key_chosen"]
         of_case.append({case: value for case, (value,) in _by_case(runs[same], ["value"]).items()})
         left_out += _measured_otherwise(runs[~same], f"runs of {label}")
@@ -114,14 +117,16 @@ def key_difference(a: Mapping[str, object], b: Mapping[str, object]) -> str:
 
 def _narrow(values: pd.DataFrame, on: str) -> pd.DataFrame:
     """The columns that pairs are made of: joining all of them takes most of the time."""
-    kept = dict.fromkeys([*CASE, on, *_IN_A_PAIR])
+    kept = dict.fromkeys([*CASE, "number", on, *_IN_A_PAIR])
     return values[[name for name in kept if name in values.columns]]
 
 
 def _once(values: pd.DataFrame, on: str, label: str) -> tuple[pd.DataFrame, LeftOut]:
     """One value a case and round: the later one where a round holds two."""
     values = values[values[on] != ""].sort_values("started_at")
-    again = values.duplicated([*CASE, on], keep="last")
+    again = values.duplicated(["number", on], keep="last")
+    if not again.any():
+        return values, []
     times = values.loc[again & (values["unit"] == SECONDS), "case_id"].value_counts()
     why = "measured twice in one round, the later one counts"
     return values[~again], [(str(case), f"{label}: {why} ({n}x)") for case, n in times.items()]
@@ -136,10 +141,10 @@ def _by_case(values: pd.DataFrame, columns: list[str]) -> dict[Case, tuple[Any, 
     return {case: tuple(zip(*found, strict=True)) for case, found in rows.items()}
 
 
-def _most_used(sizes: "pd.Series[int]") -> pd.DataFrame:
-    """Of the ways a case was measured, the one with most values: columns of CASE and `key`."""
+def _most_used(sizes: "pd.Series[int]", values: pd.DataFrame) -> "pd.Series[int]":
+    """For each value the key of the way its case was measured in most often; `sizes`: by number and key."""
     ranked = sizes.rename("size").reset_index().sort_values("size", kind="stable")
-    return ranked.drop_duplicates(CASE, keep="last")[[*CASE, "key"]]
+    return values["number"].map(ranked.drop_duplicates("number", keep="last").set_index("number")["key"])
 
 
 def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:

@@ -71,15 +71,18 @@ def replicates(data: Data) -> Replicates:
     runs = data.runs.assign(resolution=[q.get("clock_resolution_seconds") for q in data.runs["quantities"]])
     cases = data.cases[_STORED].merge(runs[_RUN], on="run_id")
     cases = cases.assign(**_medians(data.blocks, _names(cases)))
-    cases.loc[cases["device"] != "cuda", ["gpu_name", "mig"]] = ""
+    on_cpu = cases["device"] != "cuda"
+    if on_cpu.any():
+        cases.loc[on_cpu, ["gpu_name", "mig"]] = ""
     cases["precision"] = [_precision(facts) for facts in cases["facts"]]
     why = _why(cases)
     bad = why.ne("")
     rejected = cases.loc[bad, _NEEDED].assign(why=why[bad])
     good = cases[~bad].reset_index(drop=True)
     times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.blocks))
-    values = pd.concat([times, _quantities(good)], ignore_index=True)
-    return Replicates(values[[*_NEEDED, "unit", "value", "step"]], rejected.reset_index(drop=True))
+    kept = [*_NEEDED, "unit", "value", "step"]
+    values = pd.concat([times[kept], _quantities(good)[kept]], ignore_index=True)
+    return Replicates(values, rejected.reset_index(drop=True))
 
 
 def _precision(facts: Any) -> str:
@@ -203,7 +206,7 @@ def _quantities(good: pd.DataFrame) -> pd.DataFrame:
     found = [
         (row, str(name), float(value))
         for row, quantities in enumerate(good["quantities"])
-        if isinstance(quantities, Mapping)
+        if quantities and isinstance(quantities, Mapping)
         for name, value in quantities.items()
         if value is not None
     ]

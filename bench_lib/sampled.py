@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[Any]  # of whole numbers
 Name = tuple[str, str]  # run and case
 
+_TEXTS = ("run_id", "case_id", "flags")
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -41,6 +43,8 @@ class Blocks:
     def usable(self) -> Ints:
         """How many samples of each block are positive numbers."""
         good = np.isfinite(self.seconds) & (self.seconds > 0)
+        if good.all():
+            return self.sizes
         return np.diff(np.concatenate([[0], np.cumsum(good)])[self.starts])
 
     def commonest_flags(self) -> list[str | None]:
@@ -86,6 +90,8 @@ class Blocks:
     def _each(self, of_rows: Callable[[Floats], Floats]) -> Floats:
         """A number of each block from its sorted samples; blocks of one size are one matrix."""
         found = np.full(len(self.names), np.nan)
+        if len(self.names) and (self.sizes == self.sizes[0]).all():
+            return of_rows(np.sort(self.seconds.reshape(-1, self.sizes[0]), axis=1))
         for size in np.unique(self.sizes):
             blocks = np.flatnonzero(self.sizes == size)
             rows = self.seconds[self.starts[blocks][:, None] + np.arange(size)]
@@ -95,19 +101,24 @@ class Blocks:
 
 def blocks(samples: pa.Table) -> Blocks:
     """The samples of a table with the columns of `store.SAMPLE_COLUMNS`, sorted into blocks."""
-    runs, run_ids = codes(samples["run_id"])
-    cases, case_ids = codes(samples["case_id"])
-    flag, flags = codes(samples["flags"])
+    (runs, run_ids), (cases, case_ids), (flag, flags) = (codes(samples[name]) for name in _TEXTS)
     seconds, sample = samples["seconds"].to_numpy(), samples["sample"].to_numpy()
-    key = runs.astype(np.int64) * len(case_ids) + cases
-    if (np.diff(key) < 0).any():  # else they were written run by run and case by case
-        order = np.argsort(key, kind="stable")
-        key, runs, cases, flag = key[order], runs[order], cases[order], flag[order]
-        seconds, sample = seconds[order], sample[order]
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [len(key)]])[: len(key) + 1]
-    first = starts[:-1]
-    names = zip(map(run_ids.__getitem__, runs[first]), map(case_ids.__getitem__, cases[first]), strict=True)
-    return Blocks(tuple(names), starts, seconds, sample, flag, tuple(flags))
+    starts = _starts(runs, cases)
+    if len({*zip(runs[starts[:-1]].tolist(), cases[starts[:-1]].tolist(), strict=True)}) < len(starts) - 1:
+        order = np.lexsort((cases, runs))  # stable; else each block was written in one piece
+        runs, cases, flag, seconds, sample = (of[order] for of in (runs, cases, flag, seconds, sample))
+        starts = _starts(runs, cases)
+    firsts = zip(runs[starts[:-1]].tolist(), cases[starts[:-1]].tolist(), strict=True)
+    names = tuple((run_ids[run], case_ids[case]) for run, case in firsts)
+    return Blocks(names, starts, seconds, sample, flag, tuple(flags))
+
+
+def _starts(runs: Ints, cases: Ints) -> Ints:
+    """Where another run or case begins, and the end."""
+    if not len(runs):
+        return np.zeros(1, np.int64)
+    begins = np.flatnonzero((runs[1:] != runs[:-1]) | (cases[1:] != cases[:-1])) + 1
+    return np.concatenate([[0], begins, [len(runs)]])
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:

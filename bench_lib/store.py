@@ -183,7 +183,10 @@ def _dicts(maps: pa.MapArray) -> list[dict[str, Any]]:
     ends = maps.offsets.to_pylist()
     keys, items = (part.slice(ends[0], ends[-1] - ends[0]).to_pylist() for part in (maps.keys, maps.items))
     spans = itertools.pairwise(end - ends[0] for end in ends)
-    return [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in spans]
+    return [
+        dict(zip(keys[start:end], items[start:end], strict=True)) if end > start else {}
+        for start, end in spans
+    ]
 
 
 def _read(reader: Callable[[Path], Tables], path: Path) -> Tables | str:
