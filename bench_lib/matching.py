@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bench_lib import pairing
@@ -113,7 +114,7 @@ def _ways(values: pd.DataFrame, together: Collection[Case]) -> dict[Case, dict[i
     """By case that is not together: each way in which it was measured, by the id of the way."""
     ways: dict[Case, dict[int, dict[Any, Any]]] = {}
     names = zip(values["case_id"].to_numpy(), values["unit"].to_numpy(), strict=True)
-    values = values[[name not in together for name in names]]
+    values = values[np.array([name not in together for name in names], dtype=bool)]
     for one in values[[*CASE, *SAME, "key", "number"]].drop_duplicates(["number", "key"]).to_dict("records"):
         ways.setdefault((one["case_id"], one["unit"]), {})[one["key"]] = dict(one)
     return ways
