@@ -4,11 +4,15 @@ A container sees the campaign's folder, in which it writes, and what it reads: t
 pytest configuration above them, the stacks file, its task, wheels and libraries that the command names.
 """
 
+import contextlib
 import dataclasses
+import os
+import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench_lib import cache, environments, stacks
+from bench_lib import environments, stacks
 from bench_lib.containers import engine
 from bench_lib.containers.command import Container
 from bench_lib.errors import UsageError
@@ -16,7 +20,7 @@ from bench_lib.plan import Plan
 from bench_lib.stacks import StackEntry
 
 _CONFIGURATIONS = ("pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-_LOCKS = "CUDA_GAINS_LOCK_DIR"  # of the GPU, see bench_lib.gpu_lock
+_LOCK_FOLDER = "CUDA_GAINS_LOCK_DIR"  # see bench_lib.gpu_lock
 _TRIES = ("-c", "pass")
 
 
@@ -47,8 +51,8 @@ def process(plan: Plan, entry: StackEntry, run_id: str, task: Path) -> Started:
         variables[stacks.FILE_VARIABLE] = str(file.absolute() if entry.image is not None else file)
     if entry.image is None:
         return Started([its.python, *plan.program[1:], *plan.arguments(entry.name)], variables)
-    variables.setdefault(_LOCKS, str(cache.root() / "locks"))
-    container = _container(plan, entry, run_id, (task, *([file] if file else [])), Path(variables[_LOCKS]))
+    locks = _locks(variables)
+    container = _container(plan, entry, run_id, (task, *([file] if file else [])), locks)
     words = [*plan.program[1:], *_absolute(plan).arguments(entry.name)]
     return Started(container.command(words, variables), variables, container)
 
@@ -66,18 +70,40 @@ def require_gpus(plan: Plan) -> None:
             raise UsageError(said)
 
 
-def _container(plan: Plan, entry: StackEntry, run_id: str, read: Sequence[Path], locks: Path) -> Container:
+def _container(
+    plan: Plan, entry: StackEntry, run_id: str, read: Sequence[Path], locks: Sequence[Path]
+) -> Container:
     assert entry.image is not None
-    for folder in (plan.folder.path, locks):
-        folder.mkdir(parents=True, exist_ok=True)  # else the engine makes it, as root
+    plan.folder.path.mkdir(parents=True, exist_ok=True)  # else the engine makes it, as root
     return Container(
         entry.image,
         f"cuda-gains-{run_id}",
         gpus=_on_gpu(plan),
-        writable=(plan.folder.path, locks),
+        writable=(plan.folder.path, *locks),
         readable=(*read, *_benchmarks(plan.benchmarks), *_named(plan)),
         lifeline=(plan.folder.path / ".lock").absolute(),
     )
+
+
+def _locks(variables: dict[str, str]) -> tuple[Path, ...]:
+    """The folder of the GPUs' locks, else the lock of each GPU, and the variable that says where they are."""
+    if folder := variables.get(_LOCK_FOLDER):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return (Path(folder),)
+    variables[_LOCK_FOLDER] = tempfile.gettempdir()
+    return lock_files(Path(tempfile.gettempdir()))
+
+
+def lock_files(folder: Path, gpus: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[Path, ...]:
+    """The lock of each GPU that the driver tells of, as bench_lib.gpu_lock calls them; made where missing."""
+    told = [path.read_text(errors="replace") for path in sorted(gpus.glob("*/information"))]
+    found = [match[1] for text in told if (match := re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE))]
+    files = [folder / f"cuda-gains-{uuid}.lock" for uuid in found]
+    for file in files:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o666))
+            file.chmod(0o666)  # past the umask
+    return tuple(files)
 
 
 def _on_gpu(plan: Plan) -> bool:

@@ -21,7 +21,7 @@ from rich.console import Console
 from stand_in_engine import IMAGE_ID, Daemon, StandIn, only, values
 from typer.testing import CliRunner
 
-from bench_lib import campaign, campaign_containers, stacks, stock
+from bench_lib import campaign, campaign_containers, gpu_lock, stacks, stock
 from bench_lib.cli import app
 from bench_lib.containers import command, engine
 from bench_lib.containers.image import Image
@@ -134,9 +134,8 @@ def test_what_of_the_host_a_container_sees(measured: Kit) -> None:
     words, home = measured.engine.asked("run")[-1], measured.home
     mounts = dict(place.split(":", 1) for place in values(words, "--volume"))
     assert all(rest.removesuffix(":ro") == place for place, rest in mounts.items())  # at its own path
-    cached = home / "xdg_cache_home/cuda-gains"
     writable = {place for place, rest in mounts.items() if not rest.endswith(":ro")}
-    assert writable == {str(place) for place in (home / "results/c", cached, cached / "locks")}
+    assert writable == {str(home / "results/c"), str(home / "xdg_cache_home/cuda-gains")}
     read = {Path(place) for place in mounts.keys() - writable}
     suite, task = Path(stacks.__file__).parent, next(place for place in read if place.name == "task.json")
     made = home / "made"
@@ -319,6 +318,22 @@ def test_an_entry_is_read_strictly(tmp_path: Path, text: str) -> None:
     (tmp_path / "stacks.toml").write_text(f'[a]\nkind = "container"\ndeclared = {{}}\n{text}\n')
     with pytest.raises(UsageError, match=re.escape(WRONG[text])):
         stacks.load_stacks(tmp_path / "stacks.toml")
+
+
+def test_the_locks_of_the_gpus_are_shared_with_the_host(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpus/0000:01:00.0").mkdir(parents=True)
+    text = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 16\nGPU UUID: \t GPU-12ab\nVideo BIOS: \t 96\n"
+    (tmp_path / "gpus/0000:01:00.0/information").write_text(text)
+    (file,) = campaign_containers.lock_files(tmp_path, tmp_path / "gpus")
+    monkeypatch.setenv("CUDA_GAINS_LOCK_DIR", str(tmp_path))
+    with gpu_lock.lock("GPU-12ab") as held:
+        assert held.path == file
+    assert file.stat().st_mode & 0o777 == 0o666
+    assert campaign_containers.lock_files(tmp_path, tmp_path / "gpus") == (file,)  # and a second time
+    started = campaign_containers.process(kit.plan(), stacks.stack("boxed"), "r", tmp_path / "t")
+    assert f"{tmp_path}:{tmp_path}" in values(list(started.command), "--volume")
 
 
 def test_what_a_host_has_decides_whether_a_gpu_is_asked_for(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_it_runs_as_nobody_in_particular_and_keeps_results_outside(name: str) ->
     assert results == f"{folder}/results"
     for service in COMPOSE["services"].values():
         assert service["volumes"] == [f"../../results:{results}"]
+    assert any(re.search(r"^ENV .*\bLD_LIBRARY_PATH=( |$)", line) for line in stage)  # of the base
     assert not any(word in line for line in stage for word in ("EXPOSE", "sshd", "openssh", "sudo"))
 
 

@@ -17,7 +17,8 @@ COPY . .
 RUN python3.11 -m venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 RUN python -m bench_lib.containers.pins cu124 > /tmp/pins.txt \
-    && pip install --no-cache-dir --only-binary=:all: -r /tmp/pins.txt -e ".[measure,report,onnx,notebooks]"
+    && pip install --no-cache-dir --only-binary=:all: -r /tmp/pins.txt \
+        -e ".[measure,report,remote,onnx,notebooks]"
 
 FROM base
 COPY --from=build /opt/venv /opt/venv
@@ -26,7 +27,8 @@ COPY --from=build /opt/cuda-gains /opt/cuda-gains
 RUN useradd --create-home --uid 1000 measure \
     && install -d -o measure -m 1777 /opt/cuda-gains/results \
     && chmod 1777 /home/measure
-ENV PATH=/opt/venv/bin:$PATH HOME=/home/measure
+# No search path: it would put the base's CUDA libraries before those of the wheels.
+ENV PATH=/opt/venv/bin:$PATH HOME=/home/measure LD_LIBRARY_PATH=
 WORKDIR /opt/cuda-gains
 VOLUME /opt/cuda-gains/results
 USER 1000
