@@ -1,12 +1,8 @@
 """ONNX exports: really made by torch, really run by onnxruntime, and what is wrong with one is told."""
 
-import json
-import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from bench_lib import stacks
@@ -14,7 +10,6 @@ from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable, WrongRe
 from bench_lib.exporting import agreement, exporter, networks
 from bench_lib.exporting.exporter import TORCHSCRIPT, Exporter
 
-ROOT = Path(__file__).parents[1]
 NEEDED = ("torch", "torchvision", "onnx", "onnxruntime", "onnxscript")
 
 pytestmark = pytest.mark.skipif(
@@ -27,37 +22,21 @@ def made(tmp_path_factory) -> Exporter:
     return Exporter(stacks.HERE, TORCHSCRIPT, tmp_path_factory.mktemp("torchscript"))
 
 
-def test_the_family_as_it_is_run(tmp_path):
-    """All of torchscript, and the Transformer of dynamo."""
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "onnx_export", "--device", "cpu"]
-    options = ["-k", "torchscript or transformer", "--results", str(tmp_path), "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+def test_dynamo_exports_what_torchscript_cannot(tmp_path):
+    found = agreement.constructs(Exporter(stacks.HERE, exporter.DYNAMO, tmp_path), ["condition"])
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = (tmp_path / "local" / "cases").glob("*.parquet")
-    rows = {row["case_id"]: row for row in pq.read_table(path).to_pylist()}
-    assert {one["status"] for one in rows.values()} == {"ok"}, [one["reason"] for one in rows.values()]
-    export = {(p["network"], p["exporter"]): one for p, one in _of("export", rows)}
-    assert set(export) == {
-        ("resnet50", "torchscript"),
-        ("transformer", "torchscript"),
-        ("transformer", "dynamo"),
-    }
-    for (network, name), one in export.items():
-        quantities, facts = dict(one["quantities"]), dict(one["facts"])
-        assert 0 < quantities["relative_error"] < 1e-4
-        assert quantities["onnx_nbytes"] > (1e8 if network == "resnet50" else 1e6)  # 25 million weights
-        assert ("onnxscript.version" in facts) is (name == "dynamo")
-        assert one["margin"] == 0.10
-    ((_, constructs),) = _of("constructs", rows)
-    assert dict(constructs["quantities"])["exports_tried"] == len(networks.CONSTRUCTS)
-    assert dict(constructs["quantities"])["exports_succeeded"] >= 6
+    assert found.facts["export.condition"] == "ok"
+    assert set(found.facts) == {"export.condition", *(f"{name}.version" for name in NEEDED[2:])}
 
 
-def _of(op, rows):
-    return [(json.loads(one["params"]), one) for one in rows.values() if one["op"] == op]
+@pytest.mark.slow
+@pytest.mark.parametrize("name", exporter.EXPORTERS)
+def test_whole_networks_are_exported(name, tmp_path):
+    made = Exporter(stacks.HERE, name, tmp_path)
+    for network, least in ((networks.TRANSFORMER, 1e6), (networks.RESNET50, 1e8)):  # 25 million weights
+        found = agreement.whole_network(made, network).quantities
+        assert 0 < found["relative_error"] < 1e-4
+        assert found["onnx_nbytes"] > least
 
 
 def test_what_is_not_exported_is_counted_and_told_by_name(made):

@@ -1,40 +1,16 @@
-"""Checks over two gloo ranks: they pass with this torch, and each finds what it is there to find."""
+"""Checks over two gloo ranks: each finds what it is there to find. That all pass: test_working.py."""
 
-import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
 from bench_lib.smoke import checking, sharded
-from bench_lib.smoke.checking import CHECKS, Asked
-
-ROOT = Path(__file__).parents[1]
+from bench_lib.smoke.checking import Asked
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-
-
-def test_the_family_as_it_is_run(tmp_path):
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "dtensor_fsdp_smoke"]
-    options = ["--device", "cpu", "--quick", "--results", str(tmp_path), "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = (tmp_path / "local" / "cases").glob("*.parquet")
-    rows = {json.loads(row["params"])["check"]: row for row in pq.read_table(path).to_pylist()}
-    assert tuple(sorted(rows)) == tuple(sorted(CHECKS))
-    for check, row in rows.items():
-        assert row["status"] == "ok", row["reason"]
-        assert dict(row["facts"])[f"check.{check}"].startswith("passed: ")
-        assert (row["world_size"], row["margin"]) == (2, 0.10)
-        assert json.loads(row["params"])["interconnect"] == "host"
 
 
 def spoiled(member):

@@ -1,14 +1,25 @@
-"""What works: checks and exports as a table, with those that failed and those that could not be tried."""
+"""The families of what works or does not, really run; and their table, of a made-up campaign."""
 
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
 import synthetic
 from synthetic import Machine, SyntheticCase
 
 from bench_lib import cells, store
+from bench_lib.exporting.networks import CONSTRUCTS as MODULES
 from bench_lib.model import Case, Status
 from bench_lib.page import Mark
 from bench_lib.sections import working
+from bench_lib.smoke.checking import CHECKS
+
+ROOT = Path(__file__).parents[1]
+NEEDED = ("torch", "torchvision", "onnx", "onnxruntime")
 
 PASSED = {"check.sharding": "passed: all"}
 CONSTRUCTS = {"export.einsum": "ok", "export.cdist": "dynamo does not export cdist: why", "onnx.version": "1"}
@@ -55,3 +66,46 @@ def test_a_cell_shows_it_or_says_how_to_measure_it(tmp_path):
     assert "--family dtensor_fsdp_smoke --family onnx_export --campaign other" in said
     assert "no campaign 'none'" in repr(cells.working(tmp_path, "none"))
     assert "no campaign is named" in repr(cells.working(tmp_path, None))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Both families in one process: all checks over two gloo ranks, and what torchscript exports."""
+    if not all(map(find_spec, NEEDED)):
+        pytest.skip("needs torch and the extra onnx")
+    out = tmp_path_factory.mktemp("both")
+    families = [word for name in working.FAMILIES for word in ("--family", name)]
+    command = [sys.executable, "-m", "pytest", "benchmarks", "--device", "cpu", *families]
+    command += [
+        "-k",
+        "gloo or (torchscript and not resnet50)",
+        "--results",
+        str(out),
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (out / "local" / "cases").glob("*.parquet")
+    found = pq.read_table(path).to_pylist()
+    assert {one["status"] for one in found} == {"ok"}, [one["reason"] for one in found]
+    return [{**one, "params": json.loads(one["params"]), "facts": dict(one["facts"])} for one in found]
+
+
+def test_every_check_passes_over_two_ranks(rows):
+    own = {row["params"]["check"]: row for row in rows if row["family"] == "dtensor_fsdp_smoke"}
+    assert sorted(own) == sorted(CHECKS)
+    for check, row in own.items():
+        assert row["facts"][f"check.{check}"].startswith("passed: ")
+        assert (row["world_size"], row["margin"], row["params"]["interconnect"]) == (2, 0.10, "host")
+
+
+def test_networks_and_small_modules_are_exported(rows):
+    own = [row for row in rows if row["family"] == "onnx_export"]
+    networks = {row["params"]["network"]: dict(row["quantities"]) for row in own if row["op"] == "export"}
+    assert set(networks) == {"transformer"}  # ResNet-50 is slow: test_exporting.py
+    assert 0 < networks["transformer"]["relative_error"] < 1e-4
+    (constructs,) = [row for row in own if row["op"] == "constructs"]
+    assert dict(constructs["quantities"])["exports_tried"] == len(MODULES)
+    assert dict(constructs["quantities"])["exports_succeeded"] >= 6
