@@ -108,7 +108,7 @@ def test_two_streams_over_one_and_images_a_second(tmp_path, runs):
     assert rates == pytest.approx([2000, 2133, 8000], rel=0.03)
     names = [label.get_text() for label in figure.axes[1].get_xticklabels()]
     assert names == ["no worker", "1 worker", "4 workers"]
-    assert "4 workers of a loader over 0: " in in_one_line(figure)
+    assert "A loader's 4 workers over no worker: " in in_one_line(figure)
     assert "times with pinned memory" in in_one_line(figure)
     assert_readable(figure)
 

@@ -132,6 +132,7 @@ def _title(rows: Sequence[CaseChange], loaded: Mapping[int, Median]) -> str:
     if len(loaded) > 1:
         least, most = min(loaded), max(loaded)
         pace = loaded[least].value / loaded[most].value
-        text += f"{'; ' if text else ''}{most} workers of a loader over {least}: {pace:.2f} times"
+        fewer = _workers(least)
+        text += f"{'; ' if text else ''}A loader's {most} workers over {fewer}: {pace:.2f} times"
     few = few_text([row.n for row in rows] or [len(one.runs) for one in loaded.values()])
     return f"{text or 'Images a second of a DataLoader'}{few}"
