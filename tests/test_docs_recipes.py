@@ -1,0 +1,48 @@
+"""The recipes of docs/ work as they stand there: family, claim, stack and timer."""
+
+import re
+from pathlib import Path
+
+import pytest
+from plugin_runs import Runs
+
+from bench_lib import stacks
+from bench_lib.claims import judged
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(pytester, monkeypatch)
+
+
+def recipe(page: str, title: str, language: str) -> str:
+    section = (ROOT / "docs" / page).read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return code
+
+
+def test_the_family_and_the_timer(runs: Runs):
+    runs.write(recipe("README.md", "Add a family", "python"), "bench_sums", head="")
+    runs.write(recipe("timers.md", "Add a timer", "python"), "bench_sorts", head="")
+    assert runs.pytest("--quick", "--family", "sums", "--device", "cpu").ret == 0
+    done = runs.pytest("--family", "sums", "--family", "sorts", "--device", "cpu")
+    assert done.parseoutcomes()["passed"] == 2
+    assert set(runs.statuses().values()) == {"ok"}
+    assert set(runs.statuses()) == {"sums/sum[n=1000000]", "sorts/sort"}
+
+
+def test_the_claim_is_read_and_judged(tmp_path):
+    (tmp_path / "mine.toml").write_text(recipe("README.md", "Add a claim", "toml"))
+    (one,) = judged.judged(ROOT / "results", ["h200-cudart-rounds"], tmp_path / "mine.toml")
+    assert one.verdict == "supported"
+    assert [each.n_cases for each in one.findings] == [1]
+
+
+def test_the_stack_is_read(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[here]\nkind = "here"\n' + recipe("README.md", "Add a stack", "toml")
+    )
+    entry = stacks.load_stacks(tmp_path / "mine.toml")["here-nccl-2.27"]
+    assert (entry.kind, entry.library) == ("swap", "nccl")
