@@ -1,4 +1,4 @@
-"""The recipes of docs/ work as they stand there: family, claim, stack and timer."""
+"""The recipes of docs/ work as they stand there: family, claim, stack and timer; and the timers' numbers."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,8 @@ from plugin_runs import Runs
 
 from bench_lib import stacks
 from bench_lib.claims import judged
+from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY
+from bench_lib.timer import MAX_QUEUED_CALLS
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,3 +48,14 @@ def test_the_stack_is_read(tmp_path):
     )
     entry = stacks.load_stacks(tmp_path / "mine.toml")["here-nccl-2.27"]
     assert (entry.kind, entry.library) == ("swap", "nccl")
+
+
+def test_the_numbers_of_the_timers():
+    page = " ".join((ROOT / "docs/timers.md").read_text().split())
+    default, quick = DEFAULT_POLICY, QUICK_POLICY
+    warm = f"({default.warmup_seconds:g} s at least, {default.max_warmup_seconds:g} s at most; "
+    assert f"{warm}`--quick` {quick.warmup_seconds:g} and {quick.max_warmup_seconds:g} s)" in page
+    samples = f"up to {default.samples} samples in {default.budget_seconds:g} s "
+    assert f"{samples}(`--quick` {quick.samples} in {quick.budget_seconds:g} s), five at least" in page
+    assert default.min_samples == quick.min_samples == 5
+    assert f"At most {MAX_QUEUED_CALLS} calls are queued" in page
