@@ -60,6 +60,16 @@ def test_ratio_and_interval(burst):
     assert f"{t:.3f} · {sd:.3f} / √10 = {half:.3f}, so [{burst.low:.4f}, {burst.high:.4f}]" in PAGE
 
 
+def test_a_bootstrap_of_ten_runs_is_too_narrow():
+    rng = np.random.default_rng(0)
+    d = rng.standard_normal((2000, 10))
+    drawn = rng.integers(0, 10, (10, 400))
+    low, high = np.quantile(d[:, drawn].mean(axis=1), [0.025, 0.975], axis=1)
+    percent = 100 * float(((low < 0) & (high > 0)).mean())
+    assert f"a percentile bootstrap holds it in {percent:.0f} of 100 cases" in PAGE
+    assert 100 * float((~stats.paired(d, np.zeros(2000)).differs()).mean()) == pytest.approx(95, abs=1.5)
+
+
 def test_equivalence(burst):
     effects, margin = stats.paired(np.array([burst.log_ratios]), np.zeros(1)), np.array([burst.margin])
     delta, mean = 100 * math.log1p(burst.margin), 100 * effects.mean[0]
