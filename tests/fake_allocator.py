@@ -54,11 +54,7 @@ class Heap:
 
     def __init__(self) -> None:
         self.pools: dict[bool, list[list[list[Any]]]] = {True: [], False: []}
-        self.retries = self.asked = 0
-
-    @property
-    def reserved(self) -> int:
-        return sum(block[0] for segment in self.all() for block in segment)
+        self.retries = self.asked = self.reserved = 0
 
     @property
     def segments(self) -> int:
@@ -83,6 +79,7 @@ class Heap:
             if self.reserved + whole > limit:
                 raise OutOfMemoryError("CUDA out of memory.")
             self.asked += 1
+            self.reserved += whole
             self.pools[small].append([[whole, True]])
             segment = self.pools[small][-1]
             fitting = [(whole, segment, segment[0])]
@@ -105,6 +102,7 @@ class Heap:
     def empty(self) -> None:
         for small, pool in self.pools.items():
             self.pools[small] = [segment for segment in pool if not (len(segment) == 1 and segment[0][1])]
+        self.reserved = sum(block[0] for segment in self.all() for block in segment)
 
     def unused(self) -> list[int]:
         return [block[0] for segment in self.all() for block in segment if block[1]]

@@ -111,10 +111,13 @@ def test_the_profilers_events_become_blocks():
 
 @pytest.mark.filterwarnings("default")
 def test_a_training_is_recorded_for_real():
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # several that wait by spinning are slow on a busy machine
     network = record.Network(layers=1, width=32, heads=2, vocabulary=100, batch=2, steps=2, longest=128)
     assert len(set(record.lengths(network))) == 2
     found = record.record(network)
+    torch.set_num_threads(threads)
     words = 100 * 32 + (12 * 32 * 32 + 13 * 32) + 33 * 100  # weights: embedding, one layer, head
     states = 4 * 4 * words  # weight, gradient and AdamW's two
     assert states < found.account.peak_nbytes < 20 * states
