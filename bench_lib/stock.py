@@ -157,9 +157,10 @@ def _fill(entry: StackEntry, wheels: Path | None, say: Progress) -> None:
 
 def _build(entry: StackEntry, say: Progress) -> None:
     assert entry.image is not None
-    if entry.image.dockerfile is None:
+    its = engine.engine(entry.image)
+    if not its.image_id(entry.image) and entry.image.dockerfile is None:
         environments.require_image(entry)  # which says what to do
-    engine.engine(entry.image).build(entry.image, lambda line: say(f"{entry.name}: {line}"))
+    its.build(entry.image, lambda line: say(f"{entry.name}: {line}"))
 
 
 def _unpack(entry: StackEntry, wheels: Path | None, say: Progress, keep: cache.Keep) -> Path:
@@ -245,7 +246,7 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
         found |= {"image": entry.image.name, "dockerfile": str(entry.image.dockerfile or "")}
     found["declared"] = "\n".join(f"{key} {value}" for key, value in stacks.declared(entry).items())
     if not at_hand(entry):
-        return {**found, "here": f"no; {how_to_have(entry)}"}
+        return {**found, "here": f"no; {_why_not(entry)}"}
     if entry.image is not None:
         found["image id"] = environments.require_image(entry)
     elif entry.kind != "here":
@@ -256,3 +257,13 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
     ours = [f"{key} {value}" for key, value in seen.items() if "." not in key or key == "torch.cuda"]
     found["observed"] = "\n".join(ours)
     return {**found, "check": answer["broken"] or "what is declared is what is there"}
+
+
+def _why_not(entry: StackEntry) -> str:
+    """What a user does to have a stack; of an image, why it is not to be had, where its engine says that."""
+    if entry.image is not None:
+        try:
+            environments.require_image(entry)
+        except UsageError as error:
+            return str(error)
+    return how_to_have(entry)

@@ -224,7 +224,7 @@ def test_it_is_listed_shown_created_and_what_it_declares_is_asked(kit: Kit) -> N
     kit.engine.has("")
     kit.write(STACK.replace("{}", '{ numpy = "0.1" }') + 'dockerfile = "Dockerfile"\ncontext = "made"\n')
     assert re.search(r"boxed +container +image suite:1 +no", said("list"))
-    assert "no; build it with `cuda-gains stacks create boxed`" in said("show", "boxed")
+    assert "is not here; build it with `cuda-gains stacks create boxed`" in said("show", "boxed")
     assert said("create", "boxed") == f"there is no {dockerfile}; correct `dockerfile` of the image suite:1"
     dockerfile.write_text("FROM scratch\n")
     with pytest.raises(UsageError, match=r"^stack boxed declares numpy 0\.1, but \d.* is loaded"):
@@ -248,6 +248,10 @@ def test_a_build_that_fails_says_its_last_line(kit: Kit, monkeypatch: pytest.Mon
     monkeypatch.setenv("ENGINE_SAYS", "no build")
     with pytest.raises(Unavailable, match=r"^docker could not build suite:1 .*\(failed to solve: "):
         stock.create("boxed")
+    monkeypatch.setenv("ENGINE_SAYS", "no daemon")
+    with pytest.raises(UsageError, match=r"^docker does not answer \(Cannot connect "):
+        stock.create("boxed")
+    assert "no; docker does not answer (Cannot connect" in stock.described("boxed")["here"]
 
 
 def test_kill_9_of_a_campaign_leaves_nothing_in_its_container(
