@@ -6,8 +6,8 @@ import subprocess
 import fake_managed as fake
 import numpy as np
 import pytest
+from assembling import ptxas
 from fake_cuda import compiler
-from test_kernels import ptxas
 
 from bench_lib import memory_kernels, memory_mode
 from bench_lib.errors import Unavailable
