@@ -6,7 +6,7 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench bench-self test torture lint gallery report clean
+.PHONY: help venv bench bench-self test torture lint docs gallery report dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ $(VENV)/.notebooks: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[notebooks]"
 	@touch $@
 
+docs: $(VENV)/.bench  ## write docs/command-line.md from the commands themselves
+	$(BIN)/python docs/command_line.py
+
 gallery: $(VENV)/.notebooks  ## run the notebooks and write them as HTML into gallery/
 	$(BIN)/python -m nbconvert --to html --execute --output-dir gallery notebooks/*.ipynb
 
@@ -62,5 +65,8 @@ test: lint  ## install what is missing, check, and run the tests
 torture: $(VENV)/.test  ## run what shows each fault of docs/faults.md, and tell of each on a line
 	$(BIN)/python -m pytest tests -q -m "torture and not slow"
 
+dist: $(VENV)/.test  ## build the sdist and the wheel into dist/
+	$(BIN)/python -m build
+
 clean:  ## remove the environment and the caches, never results
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist *.egg-info

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib import __version__
+from bench_lib import __version__, extras
 from bench_lib.commands import claiming, examining, importing, measuring, reading, reporting, stacks
 from bench_lib.errors import CudaGainsError, Refused
 
@@ -56,6 +56,11 @@ def main() -> None:
     except CudaGainsError as error:
         typer.echo(f"cuda-gains: {error}", err=True)
         sys.exit(4 if isinstance(error, Refused) else 2)
+    except ModuleNotFoundError as error:
+        if not (extra := extras.of(error.name or "")):
+            raise
+        typer.echo(f"cuda-gains: {error.name} is not here; pip install 'cuda-gains[{extra}]'", err=True)
+        sys.exit(2)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         typer.echo(f"cuda-gains: {what}; make room there or name another place", err=True)

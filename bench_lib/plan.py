@@ -69,7 +69,10 @@ class Plan:
         if self.device not in _DEVICES:
             raise UsageError(f"--device is {self.device!r}, expected one of {', '.join(_DEVICES)}")
         if not self.benchmarks.exists():
-            raise UsageError(f"there is no {self.benchmarks}; name the benchmark files with --benchmarks")
+            raise UsageError(
+                f"there is no {self.benchmarks}; measuring needs the benchmark files of a checkout of the "
+                "suite, or your own: name their folder with --benchmarks"
+            )
         families.check(self.benchmarks, self.families)
 
     @property

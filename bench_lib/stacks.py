@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_lib import cache
+from bench_lib import cache, suite_files
 from bench_lib.containers import image as images
 from bench_lib.containers.image import Image
 from bench_lib.errors import Unavailable, UsageError
@@ -73,9 +73,8 @@ HERE = StackEntry("here", "here")
 def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
     """The stacks of a stacks.toml by name; `here` is always among them.
 
-    Without a path: the file $CUDA_GAINS_STACKS names, else benchmarks/stacks.toml of the current
-    folder, else of the checkout this package lies in, else none. Raises UsageError for a file that
-    is not there or is wrong in any way.
+    Without a path: the file $CUDA_GAINS_STACKS names, else stacks.toml as `suite_files` finds it, else
+    none. Raises UsageError for a file that is not there or is wrong in any way.
     """
     found = path or file()
     if found is None:
@@ -98,9 +97,7 @@ def file() -> Path | None:
     """The stacks file that is read where none is named; None where there is none."""
     if named := os.environ.get(FILE_VARIABLE):
         return Path(named)
-    parents = (Path.cwd(), Path(__file__).parent.parent)
-    files = (parent / "benchmarks" / "stacks.toml" for parent in parents)
-    return next((file for file in files if file.is_file()), None)
+    return suite_files.find("stacks.toml")
 
 
 def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -> StackEntry:

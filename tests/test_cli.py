@@ -41,6 +41,14 @@ def test_version_and_help_load_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
+def test_a_package_of_an_extra_that_is_missing_is_named_with_the_extra(results):
+    code = "import sys; sys.modules['pandas'] = None; from bench_lib.cli import main; main()"
+    command = [sys.executable, "-c", code, "compare", "a", "b", "--campaign", "c", "--results", str(results)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "cuda-gains: pandas is not here; pip install 'cuda-gains[report]'\n"
+
+
 def test_compare_prints_what_changed(results):
     done = cuda_gains("compare", "a", "b", "--campaign", "c", "--results", results)
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,10 @@
 """Imports point one way, and the two halves stay apart; importing anything loads no torch."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ BOTH = [
     "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
     "faults.secrets", "observing", "observing.settings",
     "guard", "journal_rows", "journal",
-    "families", "cache", "variables", "containers", "containers.image", "containers.engine",
+    "families", "extras", "suite_files", "cache", "variables",
+    "containers", "containers.image", "containers.engine",
     "stacks", "startup", "environments", "containers.inside", "containers.command", "containers.pins",
     "elf", "swaps", "venvs", "stock",
     "importing", "importing.found", "importing.documents", "importing.nccl_tests", "importing.nccl_json",
@@ -180,6 +183,30 @@ def test_imports_point_one_way(module):
 def test_the_halves_stay_apart(module):
     roots = {name.split(".")[0] for name in imported(FILES[module])}
     assert not roots & NEVER[half(module)]
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """What a module defines or imports at its top."""
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        else:
+            yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+@pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.py")), ids=lambda path: name(path) or "bench_lib")
+def test_names_are_public_by_their_spelling(path):
+    """`__all__` is sorted and holds what is there; no module takes a private name of another one."""
+    tree = ast.parse(path.read_text())
+    listed = re.search(r"^__all__ = (\[[^]]*\])", path.read_text(), re.MULTILINE)
+    exported = ast.literal_eval(listed[1]) if listed else []
+    assert exported == sorted(exported)
+    assert set(exported) <= set(defined(tree))
+    taken = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    private = [alias.name for node in taken for alias in node.names if alias.name.startswith("_")]
+    assert set(private) <= {"__version__"}
 
 
 @pytest.mark.parametrize("module", ["bench_lib", "bench_lib.cli", "bench_lib.plugin"])

@@ -5,6 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+from bench_lib.model import MEASURE_VERSION
 
 ROOT = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -25,11 +28,25 @@ def test_local_results_are_ignored():
     assert "results/local/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
-def test_every_make_command_of_the_readme_exists():
+def test_every_make_command_of_the_first_pages_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"^make ([a-z-]+)$", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert {"bench", "test"} <= named <= targets
+    pages = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
+    named = {word for page in pages for word in re.findall(r"^make ([a-z-]+)(?: +#.*)?$", page, re.MULTILINE)}
+    assert {"bench", "test", "dist"} <= named <= targets
 
 
 def test_ci_runs_the_readme_test_command():
     assert "make test" in (ROOT / ".ci/run").read_text()
+
+
+def test_every_measure_version_has_its_line_in_the_changelog():
+    told = re.findall(r"^- `measure_version` (\d+): ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sorted(map(int, told)) == list(range(1, MEASURE_VERSION + 1))
+
+
+def test_hooks_and_make_lint_run_the_same_tools():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    lint = (ROOT / "Makefile").read_text().split("lint:")[1].split("\n\n")[0]
+    for hook in hooks:
+        tool, *asked = hook["entry"].removeprefix(".venv/bin/").split()
+        assert " ".join([f"$(BIN)/{tool}", *(word for word in asked if word != "--force-exclude")]) in lint

@@ -29,9 +29,8 @@ def judged(
 ) -> tuple[Judged, ...]:
     """Every claim of a claims file judged on some campaigns under `results` (all of them by default).
 
-    Without `path` the claims are benchmarks/claims.toml of the current folder, else of the checkout that
-    this package lies in. Raises UsageError for a claims file that is wrong in any way and for a campaign
-    that is not there.
+    Without `path` the claims are those of claims.toml as `suite_files` finds it. Raises UsageError for a
+    claims file that is wrong in any way and for a campaign that is not there.
     """
     return verdicts(results, campaigns, path).claims
 

@@ -8,9 +8,8 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 
-from bench_lib import families, sides, stacks
+from bench_lib import families, sides, stacks, suite_files
 from bench_lib.claims.functions import Names, of_families
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.reading import Claims
@@ -59,7 +58,7 @@ def unseen(read: Claims, measured: Measured, all_read: bool) -> dict[str, str]:
 
 
 def _known(read: Claims, measured: Measured, all_read: bool) -> _Known:
-    folders = [folder / "benchmarks" for folder in (Path.cwd(), Path(__file__).parents[2])]
+    folders = suite_files.folders()
     declared = frozenset(name for folder in folders for name in families.declared(folder).values())
     seen: dict[str, tuple[set[str], set[str]]] = {}
     for family, op, text in {case for arm in measured.stacks for case in arm.cases}:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench_lib import suite_files
 from bench_lib.claims import checks
 from bench_lib.claims.entry import Entry
 from bench_lib.claims.words import (
@@ -80,11 +81,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _default_file() -> Path:
-    places = [folder / "benchmarks" / FILE for folder in (Path.cwd(), Path(__file__).parents[2])]
-    for place in places:
-        if place.is_file():
-            return place
-    raise UsageError(f"there is no {places[0]}; name a claims file with --claims")
+    if found := suite_files.find(FILE):
+        return found
+    raise UsageError(f"there is no {Path(suite_files.NAME, FILE)} here; name a claims file with --claims")
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def run(
         ),
     ],
     rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="Finished rounds in the folder at the end.")
+        int, typer.Option("--rounds", metavar="N", min=1, help="Finished rounds in the folder at the end.")
     ] = 10,
     campaign: Annotated[
         str, typer.Option("--campaign", metavar="NAME", help="Name of the campaign.")
@@ -38,7 +38,9 @@ def run(
     no_null: Annotated[
         bool, typer.Option("--no-null", help="Do not run the baseline a second time in each round.")
     ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cuda or cpu.")] = "auto",
+    device: Annotated[
+        str, typer.Option("--device", metavar="auto|cuda|cpu", help="What to measure.")
+    ] = "auto",
     nccl: Annotated[
         list[str] | None,
         typer.Option("--nccl", metavar="NAME=PATH", help="A libnccl by path; repeat it for more."),
