@@ -52,7 +52,7 @@ docs: $(VENV)/.bench  ## write docs/command-line.md from the commands themselves
 	$(BIN)/python docs/command_line.py
 
 gallery: $(VENV)/.notebooks  ## run the notebooks and write them as HTML into gallery/
-	$(BIN)/python -m nbconvert --to html --execute --output-dir gallery notebooks/*.ipynb
+	ls notebooks/*.ipynb | xargs -n 2 -P $$(nproc) $(BIN)/python -m nbconvert --to html --execute --output-dir gallery
 
 lint: $(VENV)/.test  ## ruff and mypy
 	$(BIN)/ruff check .

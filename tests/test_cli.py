@@ -1,21 +1,46 @@
-"""The command `cuda-gains`: its exit codes and its sentences, in real processes."""
+"""The command `cuda-gains`: its exit codes and its sentences; one of each in a real process."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
-from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from synthetic import SyntheticCase, write_campaign
 
-from bench_lib import __version__
+from bench_lib import __version__, cli
 from bench_lib.model import Case
 
 
-def cuda_gains(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def in_a_process(*arguments: object) -> Done:
     code = "import sys; from bench_lib.cli import main; sys.argv[0] = 'cuda-gains'; main()"
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def cuda_gains(*arguments: object) -> Done:
+    """The same in this process, which has imported everything before."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["cuda-gains", *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        cli.main()
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +54,7 @@ def results(tmp_path_factory):
 
 
 def test_version_and_help_load_nothing_heavy():
-    done = cuda_gains("--version")
+    done = in_a_process("--version")
     assert (done.returncode, done.stdout.strip()) == (0, f"cuda-gains {__version__}")
     code = (
         "import sys; from bench_lib.cli import app\n"
@@ -50,7 +75,7 @@ def test_a_package_of_an_extra_that_is_missing_is_named_with_the_extra(results):
 
 
 def test_compare_prints_what_changed(results):
-    done = cuda_gains("compare", "a", "b", "--campaign", "c", "--results", results)
+    done = in_a_process("compare", "a", "b", "--campaign", "c", "--results", results)
     assert done.returncode == 0, done.stderr
     assert "2 cases: 0 faster, 1 slower, 1 same" in done.stdout
 
@@ -92,6 +117,17 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(results, arguments, sentence)
     assert done.returncode == 2, done.stdout + done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_wrong_use_in_a_process_has_no_traceback(results):
+    done = in_a_process("compare", "a", "x", "--campaign", "c", "--results", results)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"cuda-gains: {cuda_gains_error(results)}\n"
+
+
+def cuda_gains_error(results):
+    done = cuda_gains("compare", "a", "x", "--campaign", "c", "--results", results)
+    return done.stderr.removeprefix("cuda-gains: ").rstrip("\n")
 
 
 def test_report_and_chart_write_their_files(results, tmp_path):

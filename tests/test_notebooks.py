@@ -64,17 +64,32 @@ def test_a_cell_calls_one_function_and_holds_no_logic(path):
             assert ast.literal_eval(call.args[2]) in gallery.KINDS
 
 
+# One kernel runs all of them, emptied before each: starting one takes longer than most notebooks.
+RUN = """
+import sys
+from pathlib import Path
+import nbformat
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+kernel = KernelManager()
+kernel.start_kernel(cwd=str(Path(sys.argv[2]).parent))
+for path in map(Path, sys.argv[2:]):
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    NotebookClient(notebook, km=kernel, timeout=300).execute()
+    del notebook.cells[0]
+    nbformat.write(notebook, Path(sys.argv[1]) / path.name)
+kernel.shutdown_kernel(now=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
     """Every notebook run on the shipped campaigns: by name, the HTML of its cells that show something."""
     out = tmp_path_factory.mktemp("notebooks")
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(out)]
-    halves = [
-        subprocess.Popen([*command, *map(str, NOTEBOOKS[i::2])], stderr=subprocess.PIPE) for i in (0, 1)
-    ]
-    for half in halves:
-        _, said = half.communicate(timeout=600)
-        assert half.returncode == 0, said.decode()
+    command = [sys.executable, "-c", RUN, str(out), *map(str, NOTEBOOKS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
     return {
         path.stem: [output.data["text/html"] for cell in code(read(path))[2:] for output in cell.outputs]
         for path in sorted(out.glob("*.ipynb"))
