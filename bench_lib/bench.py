@@ -1,24 +1,20 @@
 """The `bench` fixture: what a benchmark file measures with. One case gives one series, once."""
 
-import contextlib
 import importlib
-import math
-import operator
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from bench_lib import plain
 from bench_lib.errors import CudaGainsError, UsageError, WrongResult
-from bench_lib.measure import checked, measure
+from bench_lib.measure import measure
 from bench_lib.model import Case, Clocks, Policy, Scalar, Series, Timing, Work
 from bench_lib.telemetry import ClockLog, Telemetry
 from bench_lib.timer import Batch, Cold, Fn, Graph, Host, Native, Prepared, Timer
 
 if TYPE_CHECKING:
     from bench_lib.gpu import Gpu
-
-_MOST = 2**31 - 1  # the tables keep whole numbers in 32 bits
 
 Check = Callable[[Any], object]
 Capture = Callable[[Fn, int], Fn]
@@ -103,7 +99,7 @@ class Bench:
         AssertionError counts as one). `before` runs untimed before each sample, which is then one
         call: it puts back what the call uses up. `policy` is the run's, changed for a case with long samples.
         """
-        work, calls = _work(flop, nbytes), _whole("calls", calls)
+        work, calls = plain.work_of(flop, nbytes), plain.whole("calls", calls)
         if check is not None:
             _check(check, fn())
         timer = self._timer(timing, calls, synchronize, capture)
@@ -121,7 +117,7 @@ class Bench:
         policy: Policy | None = None,
     ) -> None:
         """Measure a loop that times itself: `loop()` makes `calls` calls and returns seconds per call."""
-        work, calls = _work(flop, nbytes), _whole("calls", calls)
+        work, calls = plain.work_of(flop, nbytes), plain.whole("calls", calls)
         self._measure(loop, Native(loop, calls), work, policy)
 
     def record(self, series: Series) -> None:
@@ -129,32 +125,34 @@ class Bench:
 
         Numbers of other packages become plain ones, and text is made text; UsageError where that fails.
         """
-        plain = _plain(series)
+        kept = plain.series_of(series)
         self._log.read()
-        self._keep(plain)
+        self._keep(kept)
 
     def parameter(self, name: str, value: Scalar) -> None:
         """Add a parameter that only the machine can tell: cases that differ in it are not compared."""
-        self.case = replace(self.case, params={**self.case.params, _text(name): _scalar(name, value)})
+        self.case = replace(
+            self.case, params={**self.case.params, plain.text_of(name): plain.scalar(name, value)}
+        )
 
     def over(self, ranks: int, interconnect: str = "") -> None:
         """Say that several ranks took part, and what connects them: other worlds are never compared."""
-        self.world_size = _whole("ranks", ranks)
+        self.world_size = plain.whole("ranks", ranks)
         self.parameter("ranks", ranks)
         if interconnect:
             self.parameter("interconnect", interconnect)
 
     def quantity(self, name: str, value: float) -> None:
         """Keep a number that is no time, its unit in the name: `peak_nbytes`, `max_abs_error`."""
-        self._notes["quantities"] |= _quantities({name: value})
+        self._notes["quantities"] |= plain.quantities({name: value})
 
     def fact(self, name: str, text: str) -> None:
         """Keep a word about the case: which algorithm, which precision in effect."""
-        self._notes["facts"][_text(name)] = _text(text)
+        self._notes["facts"][plain.text_of(name)] = plain.text_of(text)
 
     def warn(self, text: str) -> None:
         """Keep a stated doubt about the case, one sentence."""
-        self._notes["warnings"] += (_text(text),)
+        self._notes["warnings"] += (plain.text_of(text),)
 
     def finished(self) -> Series:
         """The series with all notes; CudaGainsError when nothing was measured."""
@@ -214,77 +212,6 @@ def _check(check: Check, result: object) -> None:
         check(result)
     except AssertionError as error:
         raise WrongResult(str(error) or "the check of the result failed") from error
-
-
-def _plain(series: Series) -> Series:
-    """The series in Python's own numbers and text; UsageError for what cannot be that."""
-    try:
-        seconds = checked(tuple(_number("a sample", value) for value in series.seconds))
-        flags = tuple(map(_text, series.flags))
-        if flags and len(flags) != len(seconds):
-            raise UsageError(f"{len(flags)} flags for {len(seconds)} samples; give one a sample, or none")
-        warnings = [series.warnings] if isinstance(series.warnings, str) else series.warnings
-        return Series(
-            seconds=seconds,
-            flags=flags,
-            timing=Timing(series.timing),
-            calls=_whole("calls", series.calls),
-            turns=_text(series.turns),
-            work=_work(series.work.flop, series.work.nbytes),
-            warmup_calls=_whole("warmup_calls", series.warmup_calls, least=0),
-            warnings=tuple(map(_text, warnings)),
-            quantities=_quantities(series.quantities),
-            facts={_text(name): _text(text) for name, text in series.facts.items()},
-        )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{type(series).__name__} is no series as bench_lib.model says: {error}") from None
-
-
-def _quantities(given: Mapping[str, Any]) -> dict[str, float]:
-    if "seconds" in given:
-        raise UsageError("a quantity named 'seconds' would be taken for the time; give it another name")
-    return {_text(name): _number(f"quantity {name!r}", value) for name, value in given.items()}
-
-
-def _work(flop: Any, nbytes: Any) -> Work:
-    given = {"flop": flop, "nbytes": nbytes}
-    return Work(**{name: None if value is None else _number(name, value) for name, value in given.items()})
-
-
-def _number(what: str, value: Any) -> float:
-    """A number of any package as a float."""
-    try:
-        if not isinstance(value, str | bytes):
-            return float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: of a tensor of several
-        pass
-    raise UsageError(f"{what} is {value!r} ({type(value).__name__}); expected a number")
-
-
-def _whole(what: str, value: Any, least: int = 1) -> int:
-    """A whole number of any package as an int that the tables can hold."""
-    with contextlib.suppress(TypeError):
-        if least <= (number := operator.index(value)) <= _MOST:
-            return number
-    raise UsageError(f"{what} is {value!r}; expected a whole number from {least} to {_MOST}")
-
-
-def _scalar(name: str, value: Any) -> Scalar:
-    """The value of a parameter: a scalar of NumPy or of a tensor becomes Python's."""
-    if not isinstance(value, str | int | float) and hasattr(value, "item"):
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):
-            value = value.item()
-    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-        raise UsageError(
-            f"parameter {name!r} is {value!r} ({type(value).__name__}); expected text, a finite number or a "
-            "boolean"
-        )
-    return _text(value) if isinstance(value, str) else value
-
-
-def _text(value: object) -> str:
-    """Text that every file can hold: half a surrogate pair becomes a question mark."""
-    return str(value).encode("utf-8", "replace").decode()
 
 
 def torch_capture(gpu: "Gpu") -> Capture:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench_lib import cache, stacks
-from bench_lib.driver import Dim3, Library
+from bench_lib.c_library import Library
+from bench_lib.driver import Dim3
 from bench_lib.errors import CudaError, Unavailable, UsageError
 from bench_lib.kernels import Cubin
 from bench_lib.stacks import StackEntry

@@ -5,13 +5,14 @@ touches the GPU before `Driver.open` (or `describe`). Pointers and handles are p
 """
 
 import ctypes
-import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Self
 
+from bench_lib.c_library import Library
+from bench_lib.driver_calls import SIGNATURES
 from bench_lib.errors import CudaError, Unavailable, UsageError
 
 Dim3 = tuple[int, int, int]
@@ -27,65 +28,6 @@ _STREAM_NON_BLOCKING = 1
 _HOST_PORTABLE_AND_MAPPED = 3
 _JIT_INPUT_PTX = 1
 _LOADING = {1: "eager", 2: "lazy"}  # cuda.h: CUmoduleLoadingMode
-
-# The parameters of every call, as cuda.h declares them from 11.4 on. Handles and CUdeviceptr are
-# c_void_p; "..._v2" are the names that cuda.h's macros give to the functions of the manual.
-# fmt: off
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (c_uint,), "cuDriverGetVersion": (c_void_p,), "cuGetErrorName": (c_int, c_void_p),
-    "cuDeviceGetCount": (c_void_p,), "cuDeviceGet": (c_void_p, c_int),
-    "cuDeviceGetName": (c_char_p, c_int, c_int),
-    "cuDeviceGetUuid": (c_void_p, c_int), "cuDeviceGetUuid_v2": (c_void_p, c_int),
-    "cuDeviceTotalMem_v2": (c_void_p, c_int), "cuDeviceGetAttribute": (c_void_p, c_int, c_int),
-    "cuDevicePrimaryCtxSetFlags_v2": (c_int, c_uint),
-    "cuDevicePrimaryCtxGetState": (c_int, c_void_p, c_void_p),
-    "cuDevicePrimaryCtxRetain": (c_void_p, c_int), "cuDevicePrimaryCtxRelease_v2": (c_int,),
-    "cuCtxSetCurrent": (c_void_p,),
-    "cuStreamCreate": (c_void_p, c_uint), "cuStreamSynchronize": (c_void_p,),
-    "cuEventCreate": (c_void_p, c_uint), "cuEventRecord": (c_void_p, c_void_p),
-    "cuEventSynchronize": (c_void_p,), "cuEventElapsedTime": (c_void_p, c_void_p, c_void_p),
-    "cuMemAlloc_v2": (c_void_p, c_size_t), "cuMemFree_v2": (c_void_p,),
-    "cuMemGetInfo_v2": (c_void_p, c_void_p),
-    "cuMemHostAlloc": (c_void_p, c_size_t, c_uint), "cuMemFreeHost": (c_void_p,),
-    "cuMemHostGetDevicePointer_v2": (c_void_p, c_void_p, c_uint),
-    "cuMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_void_p),
-    "cuMemcpyHtoD_v2": (c_void_p, c_void_p, c_size_t), "cuMemcpyDtoH_v2": (c_void_p, c_void_p, c_size_t),
-    "cuMemsetD32Async": (c_void_p, c_uint, c_size_t, c_void_p),
-    "cuLinkCreate_v2": (c_uint, c_void_p, c_void_p, c_void_p),
-    "cuLinkAddData_v2": (c_void_p, c_int, c_char_p, c_size_t, c_char_p, c_uint, c_void_p, c_void_p),
-    "cuLinkComplete": (c_void_p, c_void_p, c_void_p), "cuLinkDestroy": (c_void_p,),
-    "cuModuleGetLoadingMode": (c_void_p,),
-    "cuModuleLoadData": (c_void_p, c_char_p), "cuModuleGetFunction": (c_void_p, c_void_p, c_char_p),
-    "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p),
-}
-# fmt: on
-
-
-class Library:
-    """A loaded C library whose functions return 0 or a CUDA error code."""
-
-    def __init__(self, path: str, signatures: Mapping[str, tuple[Any, ...]]) -> None:
-        """Load it, resolving all it needs now and lending its symbols to nobody; OSError if it fails."""
-        self.path = path
-        self._cdll = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        self._signatures = signatures
-        self._functions: dict[str, Any] = {}
-
-    def function(self, name: str) -> Any:
-        """The function with its declared parameters; Unavailable when the library has none."""
-        if name not in self._functions:
-            try:
-                function = self._cdll[name]
-            except AttributeError:
-                raise Unavailable(f"{self.path} has no {name}; a newer one is needed") from None
-            if name in self._signatures:
-                function.argtypes = self._signatures[name]
-            self._functions[name] = function
-        return self._functions[name]
-
-    def address(self, name: str) -> int:
-        """The address of a function, for the native loops."""
-        return ctypes.cast(self.function(name), c_void_p).value or 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +52,7 @@ class Driver:
     def load(cls) -> Self:
         """Load libcuda.so.1; raises Unavailable where there is no NVIDIA driver."""
         try:
-            return cls(Library("libcuda.so.1", _SIGNATURES))
+            return cls(Library("libcuda.so.1", SIGNATURES))
         except OSError:
             raise Unavailable("libcuda.so.1 not found: no NVIDIA driver here") from None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench_lib import banner, ending, selection
+from bench_lib.choice import WITH_XDIST, Choice
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.model import Status
 from bench_lib.options import Options, Task
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from bench_lib.ranks.world import World
     from bench_lib.session import Run
 
-NAME = "cuda-gains"
-_WITH_XDIST = (
-    "benchmarks are selected together with -n: processes side by side disturb each other's times; "
-    "run pytest without -n"
-)
-
 
 class Hooks:
     """The session's state and the hooks that need it."""
@@ -43,10 +38,10 @@ class Hooks:
         with ending.usage_errors():
             self.options = Options.of(config)
         self.target = Target(self.options.device, self.options.require_gpu)
+        self._choice = Choice(self.options)
+        config.pluginmanager.register(self._choice)
         self.active = False  # whether this session measures
-        self._ours = False  # whether there were benchmarks among what was collected
         self._cases: set[str] = set()  # node ids
-        self._lost = ""  # which families nothing is left of, and why
         self._json_written = False
         self._errors: list[BaseException] = []
 
@@ -70,41 +65,7 @@ class Hooks:
 
         return DeviceClock()
 
-    # --- collection
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what the options do not ask for, and put the rest in order."""
-        if not any(map(selection.is_case, items)):
-            return
-        if hasattr(config, "workerinput"):  # xdist: the controller ends the session, see below
-            config.workeroutput[NAME] = True  # type: ignore[attr-defined]
-            items.clear()
-            return
-        self._ours = True
-        with ending.usage_errors():
-            task, asked = Task.of_environment(), self.options
-            if asked.quick and asked.full:
-                raise UsageError("--quick and --full exclude each other; give one of them")
-            kept = selection.select(
-                items, asked.families, asked.quick, asked.full, soak=bool(asked.soak_minutes)
-            )
-            self._lost = selection.not_core(items, asked.families) if asked.quick else ""
-            kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
-            cases = [item for item in kept if selection.is_case(item)]
-            selection.check(cases)
-            if not (cases or self._lost or task.skip):
-                self._lost = selection.not_named(items, asked.families)
-        dropped = [item for item in items if item not in set(kept)]
-        if dropped:
-            config.hook.pytest_deselected(items=dropped)
-        items[:] = kept
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """A worker of pytest-xdist has ended, and had found benchmarks."""
-        if getattr(node, "workeroutput", {}).get(NAME):
-            raise pytest.UsageError(_WITH_XDIST)
+    # --- the run begins
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -121,7 +82,7 @@ class Hooks:
                 self._refuse()
                 self.world.gather()
                 self._begin(cases)
-            elif (self._ours or self.options.families) and self.options.json is not None:
+            elif (self._choice.found or self.options.families) and self.options.json is not None:
                 self._begin_json(self.options.json, session.items)
         return (yield)
 
@@ -136,7 +97,7 @@ class Hooks:
         get = self.config.getoption
         disabled = get("benchmark_disable", False) and not get("benchmark_enable", False)
         if self.options.json and "PYTEST_XDIST_WORKER" in os.environ:  # of a pytest around this one
-            raise UsageError(_WITH_XDIST)
+            raise UsageError(WITH_XDIST)
         if self.options.json and disabled:
             raise UsageError("--benchmark-disable measures nothing for --benchmark-json; give one of them")
 
@@ -151,7 +112,8 @@ class Hooks:
         for item in cases:
             case = selection.case_of(item)
             bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
-        for line in (*banner.lines(self.run, cases), *(f"cuda-gains: {doubt}" for doubt in self.run.doubts)):
+        doubts = (f"cuda-gains: {doubt}" for doubt in self.run.doubts.sentences)
+        for line in (*banner.lines(self.run, cases), *doubts):
             self._say(line)
 
     def _say(self, line: str) -> None:
@@ -270,7 +232,7 @@ class Hooks:
                 self._keep(session, lambda: self.run.end(int(session.exitstatus)))
                 self._keep(session, self.run.put)
             with warnings.catch_warnings():
-                if self._ours:  # pytest-benchmark warns when no case was measured; our report says so
+                if self._choice.found:  # pytest-benchmark warns when no case was measured; our report says so
                     warnings.filterwarnings("ignore", "Not saving anything")
                 result = yield
             if self.active and self.options.json is not None and not self._json_written:
@@ -314,8 +276,8 @@ class Hooks:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """How many cases ended how, and where the run lies."""
         if not self.active:
-            if self._lost:
-                terminalreporter.write_line(f"ERROR: {self._lost}")
+            if self._choice.lost:
+                terminalreporter.write_line(f"ERROR: {self._choice.lost}")
             return
         terminalreporter.section("cuda-gains")
         ends = Counter((str(status), reason) for status, reason in self.run.statuses.values())
@@ -325,6 +287,6 @@ class Hooks:
             terminalreporter.write_line(f"incomplete: {n} of {self.run.expected} cases were measured")
         if said := banner.nothing_measured(ends):
             terminalreporter.write_line(said)
-        if self._lost:
-            terminalreporter.write_line(self._lost)
+        if self._choice.lost:
+            terminalreporter.write_line(self._choice.lost)
         terminalreporter.write_line(f"run {self.run.task.run_id} in {self.run.where}")

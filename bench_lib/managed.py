@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
-from bench_lib.driver import Library
+from bench_lib.c_library import Library
 from bench_lib.errors import CudaError, Unavailable, UsageError
 
 GIB = 1 << 30

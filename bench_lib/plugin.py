@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench_lib import families, selection
-from bench_lib.hooks import NAME, Hooks
+from bench_lib.choice import NAME
+from bench_lib.hooks import Hooks
 from bench_lib.target import AUTO, CPU, CUDA
 
 if TYPE_CHECKING:

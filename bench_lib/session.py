@@ -10,31 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench_lib import (
-    bench_json,
-    cache,
-    ending,
-    environments,
-    journal,
-    libraries,
-    preflight,
-    probe,
-    promises,
-    stacks,
-    stock,
-)
+from bench_lib import bench_json, cache, doubts, ending, journal, libraries, probe, promises, stacks
 from bench_lib.bench import Bench, Conditions
-from bench_lib.doctor import first
-from bench_lib.doctor.finding import State
+from bench_lib.doubts import Doubts
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.flight import InFlight
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.observing import ranges
-from bench_lib.observing.settings import NVTX, PROFILER
+from bench_lib.observing.settings import NVTX
 from bench_lib.options import Options, Task
 from bench_lib.places import look
 from bench_lib.stacks import StackEntry
-from bench_lib.target import CPU, Target
+from bench_lib.target import Target
 from bench_lib.telemetry import host_clock_resolution
 
 _LEAST_FREE_NBYTES = 16 << 20
@@ -52,8 +39,7 @@ class Run:
         self.broken = ""  # why nothing more can be written
         self.dead = ""  # why the CUDA context cannot be used any more
         self.mismatch = ""  # which version the stack declares, and which was loaded instead
-        self.doubts: tuple[str, ...] = ()  # about the stack on this machine, before the first case
-        self._doubtful: dict[str, str] = {}  # the same, as they are stored with the run
+        self.doubts = Doubts()  # about the stack on this machine, before the first case
         self.unkept = ""  # why the last case, though it ended well, is written as failed
         self.expected = 0
         self.where = str(options.folder.path)  # the files of the campaign
@@ -102,7 +88,7 @@ class Run:
         if self.options.address.url:
             look.require(self.options.address.url)
         self.target.check()
-        self._check_stack()
+        self.doubts = doubts.look(self.stack, self.options, self.target)
         self.ranges = ranges.find() if self.options.nvtx else ranges.NONE
         self.target.lock()
         if self.options.json is not None:
@@ -119,26 +105,6 @@ class Run:
         except (OSError, CudaGainsError):
             self._discard()
             raise
-
-    def _check_stack(self) -> None:
-        environments.require(self.stack, os.environ)
-        stock.require(self.stack, self.options.wheels)
-        found = preflight.findings(self.stack, self.target.detected)
-        if fatal := [finding.sentence for finding in found if finding.fatal]:
-            raise Refused(f"stack {self.stack.name}: {fatal[0]}")
-        doctor = first.look(self.options.device == CPU)
-        profiler = doctor.pop("profiler", None) if self.options.nvtx else None
-        if wrong := [finding.sentence for finding in doctor.values() if finding.state is State.FAIL]:
-            raise Refused(wrong[0])
-        of_stack = [finding.sentence for finding in found]
-        self.doubts = (*of_stack, *(finding.sentence for finding in doctor.values()))
-        self._doubtful = {f"doctor.{name}": finding.found for name, finding in doctor.items()}
-        if profiler is not None:
-            self.doubts += (f"{profiler.found}: these times hold its share, and are for looking at",)
-            self._doubtful[PROFILER] = profiler.found
-        self._doubtful |= {"doctor.stack": "; ".join(of_stack)} if of_stack else {}
-        if others := self.target.telemetry.other_processes():
-            self._doubtful["doctor.other-processes"] = str(others)
 
     def _info(self) -> RunInfo:
         task, options = self.task, self.options
@@ -273,7 +239,10 @@ class Run:
         self.mismatch = promises.broken(self.stack, found.stack)
 
     def _settings(self) -> dict[str, str]:
-        found = {**self._doubtful, "module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower()}
+        found = {
+            **self.doubts.stored,
+            "module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower(),
+        }
         if self.options.nvtx:
             found[NVTX] = self.ranges.maker
         if self.target.opened is not None:

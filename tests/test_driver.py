@@ -6,8 +6,8 @@ import re
 import cuda_headers
 import pytest
 
-from bench_lib import driver
-from bench_lib.driver import Library
+from bench_lib.c_library import Library
+from bench_lib.driver_calls import SIGNATURES
 from bench_lib.errors import Unavailable
 
 
@@ -200,6 +200,6 @@ def test_a_sticky_error_is_told_as_one(on_fake_gpu):
 
 def test_the_calls_are_those_of_cuda_h():
     text = cuda_headers.header("cuda.h")
-    for name, kinds in driver._SIGNATURES.items():
+    for name, kinds in SIGNATURES.items():
         passed = [ctypes.c_void_p if kind is ctypes.c_char_p else kind for kind in kinds]
         assert passed == cuda_headers.parameters(text, name), name

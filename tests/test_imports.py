@@ -38,9 +38,10 @@ DOCTOR = [
 ]
 MEASURING = [
     # the device
-    "driver", "kernels", "cudart", "native", "telemetry", "thermal", "thermal.wait", "gpu_lock", "gpu",
+    "c_library", "driver_calls", "driver", "kernels", "cudart", "native", "telemetry",
+    "thermal", "thermal.wait", "gpu_lock", "gpu",
     # taking samples
-    "timer", "measure", "turns", "bench",
+    "timer", "measure", "turns", "plain", "bench",
     # what was measured on
     "machine", "libraries", "probe", "promises", "preflight",
     # the work of the families
@@ -77,9 +78,9 @@ MEASURING = [
     "smoke", "smoke.sharded", "smoke.training", "smoke.checking",
     # pytest
     "observing.ranges",
-    "ending", "selection", "options", "target", "bench_json", "flight", "session",
+    "ending", "selection", "options", "target", "bench_json", "flight", "doubts", "session",
     "banner", "faults.surroundings",
-    "hooks", "plugin",
+    "choice", "hooks", "plugin",
 ]
 JOIN = [
     "schedule", "plan", "progress", "watch", "merge",

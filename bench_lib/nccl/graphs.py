@@ -5,7 +5,8 @@ from collections.abc import Callable
 from ctypes import c_int, c_uint64, c_void_p
 from typing import Any
 
-from bench_lib.driver import Driver, Library
+from bench_lib.c_library import Library
+from bench_lib.driver import Driver
 from bench_lib.errors import CudaError, Unavailable
 from bench_lib.native import Call
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import libraries
+from bench_lib.c_library import Library
 from bench_lib.collectives.asked import Collective
-from bench_lib.driver import Library
 from bench_lib.errors import CudaGainsError, Unavailable
 from bench_lib.native import Call
 
