@@ -133,13 +133,26 @@ def test_every_supported_python_compiles_all_of_it(version: str, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
+def oldest() -> list[str]:
+    """Each requirement of reading at its lower bound, as pip's constraints."""
+    needs = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["report"]]
+    return [need.replace(">=", "==") for need in needs]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("version", PYTHONS)
-def test_every_supported_python_reads_results(version: str, wheel: Path, tmp_path: Path) -> None:
-    """With the newest packages that an index has for it; skipped where none is reached."""
+@pytest.mark.parametrize(
+    ("version", "constraints"), [(PYTHONS[0], oldest()), *((version, []) for version in PYTHONS)]
+)
+def test_every_supported_python_reads_results(
+    version: str, constraints: list[str], wheel: Path, tmp_path: Path
+) -> None:
+    """With the oldest and the newest packages of an index; skipped where none is reached."""
     run(interpreter(version), "-m", "venv", tmp_path / "venv", check=True)
     bin_ = tmp_path / "venv" / "bin"
-    done = run(bin_ / "python", "-m", "pip", "install", "--quiet", f"{wheel}[report]")
+    held = tmp_path / "constraints.txt"
+    held.write_text("\n".join(constraints))
+    install = (bin_ / "python", "-m", "pip", "install", "--quiet", "--constraint", held)
+    done = run(*install, f"{wheel}[report]")
     if done.returncode:
         pytest.skip(f"the extra `report` cannot be installed here: {done.stderr[-300:]}")
     synthetic.write_campaign(tmp_path / "results", "c", {"a": 1.0, "b": 1.0}, rounds=6)
