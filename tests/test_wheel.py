@@ -83,6 +83,7 @@ def test_its_metadata_says_what_is_true(wheel: Path) -> None:
     assert PROJECT["dynamic"] == ["version"]  # which stands in bench_lib/__init__.py alone
     assert (said["Version"], said["License-Expression"]) == (__version__, "Apache-2.0")
     assert said["Requires-Python"] == f">={PYTHONS[0]}"
+    assert f"/cuda_gains-{__version__}-py3-none-any.whl[report]" in (ROOT / "docs" / "report.md").read_text()
     assert f"Python {PYTHONS[0]} or newer" in (ROOT / "README.md").read_text()
 
 
