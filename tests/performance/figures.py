@@ -38,11 +38,6 @@ def seconds(fn: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-def least(fn: Callable[[], Any], times: int) -> float:
-    """The least of some: what else runs on the machine can only add to it."""
-    return min(seconds(fn) for _ in range(times))
-
-
 def nanoseconds(value: float) -> str:
     """`2.1 ns`."""
     return f"{value * 1e9:.1f} ns"

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from statistics import median
 
 from bench_lib import native
 from bench_lib.measure import measure
@@ -13,10 +13,27 @@ from bench_lib.model import Policy
 from bench_lib.timer import Host
 from performance.figures import Figure, Part, microseconds, milliseconds, nanoseconds, percent, seconds
 
-MANY, SAMPLES, REPEATS = 200, 20_000, 5
+MANY, SAMPLES, REPEATS = 200, 20_000, 3
 PLUGINS = "pytest_benchmark.plugin,bench_lib.plugin"
 CALL_SECONDS = 0.030
 INI = "[pytest]\npython_files = bench_*.py\npython_functions = bench_*\naddopts = --strict-markers\n"
+WATCHED = """
+import time
+import pytest
+def lasting(name):
+    begin = time.perf_counter()
+    try:
+        return (yield)
+    finally:
+        with open(name, "a") as file:
+            file.write(f"{time.perf_counter() - begin}\\n")
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    return (yield from lasting("cases"))
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    return (yield from lasting("finish"))
+"""
 RECORDED = """
 import pytest
 from bench_lib.model import Series
@@ -48,10 +65,10 @@ def part() -> Part:
         "Measuring",
         "The native loop makes calls of C functions without Python between them; its own cost is taken on "
         "libc's `abs(0)`, which returns at once, and is an upper bound, since the call is in it. What the "
-        f"harness adds to a case is the time of a pytest session of {MANY} cases that measure nothing over "
-        "one of a single case, divided by their difference: journal lines with fsync, clocks, "
-        "pytest-benchmark's row. What it adds to a sample is a host-timed call of nothing. (A sample on a "
-        "cold L2 has the flush besides; no GPU was used here.)",
+        f"harness adds to a case is the median over {MANY} cases that measure nothing, all that pytest does "
+        "for each included: journal lines with fsync, clocks, pytest-benchmark's row; and its share of the "
+        "run's end, which writes Parquet. What it adds to a sample is a host-timed call of nothing. (A "
+        "sample on a cold L2 has the flush besides; no GPU was used here.)",
         (
             Figure("native launch loop, a call", native.overhead(), 10e-9, nanoseconds),
             Figure("harness, a case", a_case(), 30e-3, milliseconds),
@@ -63,8 +80,9 @@ def part() -> Part:
 
 def a_case() -> float:
     """Seconds that the harness adds a case."""
-    few, many = (min(_session(RECORDED.format(cases=n)) for _ in range(REPEATS)) for n in (1, 1 + MANY))
-    return (many - few) / MANY
+    with tempfile.TemporaryDirectory() as folder:
+        cases, finish = _session(RECORDED.format(cases=MANY), Path(folder))
+    return median(cases) + finish / MANY
 
 
 def a_sample() -> float:
@@ -74,30 +92,27 @@ def a_sample() -> float:
 
 
 def of_a_case() -> float:
-    """The share of a whole case, from its session, that is not in its calls of 30 ms."""
+    """The share of a whole case that is not in its calls of 30 ms; the least of some."""
+    return min(_not_inside() for _ in range(REPEATS))
+
+
+def _not_inside() -> float:
     with tempfile.TemporaryDirectory() as folder:
-        empty = min(_session(RECORDED.format(cases=1)) for _ in range(REPEATS))
-        whole = _session(CALLED.format(call_seconds=CALL_SECONDS), Path(folder))
+        (whole,), _ = _session(CALLED.format(call_seconds=CALL_SECONDS), Path(folder))
         inside = float((Path(folder) / "inside").read_text())
-    return max(whole - empty + a_case() - inside, 0.0) / inside
+    return (whole - inside) / inside
 
 
 def _nothing() -> None:
     pass
 
 
-def _session(source: str, folder: Path | None = None) -> float:
-    """Wall seconds of a pytest session over one benchmark file, results and all."""
-    if folder is None:
-        with tempfile.TemporaryDirectory() as made:
-            return _session(source, Path(made))
-    (folder / "bench_made.py").write_text(source)
-    (folder / "pytest.ini").write_text(INI)
-    plugins = {
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": "pytest_benchmark.plugin,bench_lib.plugin",
-    }
+def _session(source: str, folder: Path) -> tuple[list[float], float]:
+    """A pytest session over one benchmark file: the seconds of each case, and of the run's end."""
+    for name, text in (("bench_made.py", source), ("conftest.py", WATCHED), ("pytest.ini", INI)):
+        (folder / name).write_text(text)
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": PLUGINS}
     command = [sys.executable, "-m", "pytest", "-q", "--device", "cpu"]
-    begin = time.perf_counter()
     subprocess.run(command, cwd=folder, env={**os.environ, **plugins}, check=True, capture_output=True)
-    return time.perf_counter() - begin
+    cases, finish = ([float(x) for x in (folder / of).read_text().split()] for of in ("cases", "finish"))
+    return cases, finish[0]
