@@ -158,11 +158,11 @@ class _Gathered:
     def _table(self, name: str) -> pa.Table:
         wanted = SAMPLE_COLUMNS if name == "samples" else None
         empty = schema.conform(name, schema.table(name, []), wanted)
-        # In one piece: ten thousand pieces, each with the words of all, take time as their square.
-        return pa.concat_tables([empty, *self._parts[name]]).combine_chunks()
+        return pa.concat_tables([empty, *self._parts[name]]).unify_dictionaries()
 
     def _frame(self, name: str) -> pd.DataFrame:
-        table = self._table(name)
+        # In one piece: ten thousand pieces, each with the words of all, take time as their square.
+        table = self._table(name).combine_chunks()
         return pd.DataFrame({column: _series(table[column]) for column in table.column_names})
 
 
