@@ -546,6 +546,20 @@ def test_where_nothing_is_shared_the_comparison_says_so(tmp_path):
         "nothing is compared: old holds nccl-tests and new holds canary, launch, and only what was measured "
         "in one way is compared"
     ) in found.notes
+    guard = [
+        "compare",
+        "old",
+        "new",
+        "--campaign",
+        "mixed",
+        "--results",
+        str(tmp_path),
+        "--fail-on",
+        "slower",
+    ]
+    done = CliRunner().invoke(app, guard)
+    assert done.exit_code == 1  # a guard that saw nothing is no pass
+    assert "no case was compared" in done.output
 
 
 def test_the_command(tmp_path):

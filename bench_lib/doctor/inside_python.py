@@ -13,7 +13,7 @@ from bench_lib.errors import Unavailable
 
 _NAMES = re.compile(
     r"torch|torchvision|triton|pytorch-triton|cupy(-.*)?|nvidia-.*|cuda-.*|cupti-python|numba|numpy|pyarrow|"
-    r"pytest|pytest-benchmark|jupyterlab|notebook"
+    r"pytest|pytest-benchmark|jupyterlab|notebook|onnx|onnxruntime(-.*)?|onnxscript"
 )
 _CONDA = ("pytorch-", "libtorch-", "cuda-cudart-", "cuda-version-", "cudatoolkit-", "cudnn-", "nccl-")
 

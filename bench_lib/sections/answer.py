@@ -233,8 +233,10 @@ def _count(n: int, noun: str, what: str) -> str:
 def where(comparison: Comparison, data: Data) -> Inline:
     """Where, when and with what it was measured, in one sentence."""
     runs = data.runs
+    boots = len(set(runs["boot_id"]) - {""})
     facts = [
         f"{len(runs)} run{'s' * (len(runs) != 1)}",
+        f"from {boots} boots or machines, which may differ in what their CPUs can do" if boots > 1 else "",
         ", ".join(sorted(set(runs["gpu_name"]) - {""})) or "no GPU",
         charts.time_span(data),
         "suite " + ", ".join(sorted(set(runs["suite_version"]))),
