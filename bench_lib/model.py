@@ -68,7 +68,7 @@ class Change(StrEnum):
 
 
 class Timing(StrEnum):
-    """How one sample is taken (see bench_lib.timer)."""
+    """How one sample is taken (see bench_lib.timing.timer)."""
 
     COLD = "cold"
     BATCH = "batch"

@@ -1,4 +1,4 @@
-"""The pytest plugin: the options, the markers and the fixtures. The hooks are in `bench_lib.hooks`.
+"""The pytest plugin: the options, the markers and the fixtures. The hooks are in `bench_lib.running.hooks`.
 
 It is loaded in every pytest of the environment (entry point `pytest11`).
 """
@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench_lib import families, selection
-from bench_lib.choice import NAME
-from bench_lib.hooks import Hooks
-from bench_lib.target import AUTO, CPU, CUDA
+from bench_lib.running import selection
+from bench_lib.running.choice import NAME
+from bench_lib.running.hooks import Hooks
+from bench_lib.running.target import AUTO, CPU, CUDA
+from bench_lib.stacking import families
 
 if TYPE_CHECKING:
-    from bench_lib.bench import Bench
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
     from bench_lib.model import Policy
     from bench_lib.ranks.world import World
-    from bench_lib.stacks import StackEntry
+    from bench_lib.running.bench import Bench
+    from bench_lib.stacking.stacks import StackEntry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,7 +83,7 @@ def bench(cuda_gains_case: "Bench", benchmark: Any) -> Iterator["Bench"]:
     """Measure one case: `bench(fn)`, `bench.native(loop)` or `bench.record(series)`, once."""
     yield cuda_gains_case
     if not cuda_gains_case.shown:
-        from bench_lib import bench_json
+        from bench_lib.running import bench_json
 
         bench_json.replay_nothing(benchmark)
 

@@ -123,7 +123,7 @@ def largest(request: pytest.FixtureRequest, api: str, backend: str) -> int:
 
 def need_torch(stack: Any, backend: str) -> None:
     """Import torch in this process, for the run's identity; it brings no CUDA up here."""
-    from bench_lib import stacks
+    from bench_lib.stacking import stacks
 
     if not stacks.holds(stack, "torch"):
         raise NotApplicable(f"stack {stack.name} holds no torch")

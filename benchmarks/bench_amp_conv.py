@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench_lib.precision import Precision
-from bench_lib.shapes import CONV3D, DIRECTIONS, LAYOUTS, RESNET50
-from bench_lib.tuning import Tuning, in_tuning
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.shapes import CONV3D, DIRECTIONS, LAYOUTS, RESNET50
+from bench_lib.convolution.tuning import Tuning, in_tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from bench_lib.convolutions import Convolution
+    from bench_lib.convolution.convolutions import Convolution
 
 FAMILY = "amp_conv"
 MARGIN = 0.02
@@ -68,7 +68,7 @@ def heuristic(torch, on_gpu: bool) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def noted_warnings(bench) -> Iterator[None]:
     """What torch warns of (a plan of cuDNN that failed, say) is a doubt about the case, no end of it."""
-    from bench_lib.executions import kept_warnings
+    from bench_lib.compiling.executions import kept_warnings
 
     with kept_warnings() as said:
         yield
@@ -98,10 +98,10 @@ def check_and_note(bench: Any, torch: ModuleType, made: Convolution) -> None:
 
 def fp32_reference(bench: Any, torch: ModuleType, make: Callable[[Precision], Convolution]) -> float:
     """The median of a short measurement in fp32, for an AMP case that comes before its fp32 case."""
-    from bench_lib.measure import measure
+    from bench_lib.convolution.precision import in_precision
     from bench_lib.model import Policy
-    from bench_lib.precision import in_precision
-    from bench_lib.timer import Cold
+    from bench_lib.timing.measure import measure
+    from bench_lib.timing.timer import Cold
 
     policy = Policy("reference", samples=9, budget_seconds=1.0, warmup_seconds=0.02, max_warmup_seconds=0.2)
     with in_precision(torch, Precision.FP32, bench.device):
@@ -134,9 +134,9 @@ def bench_conv(
     batch: int,
 ) -> None:
     """One convolution: forward, or forward and the gradients of input and weight."""
-    from bench_lib.amp_steps import no_speedup
-    from bench_lib.convolutions import Convolution
-    from bench_lib.precision import check_supported, in_precision
+    from bench_lib.convolution.amp_steps import no_speedup
+    from bench_lib.convolution.convolutions import Convolution
+    from bench_lib.convolution.precision import check_supported, in_precision
 
     def make(precision: Precision) -> Convolution:
         return Convolution(torch, shape, batch, precision, layout, direction, bench.device)
@@ -162,9 +162,9 @@ def bench_conv(
 @pytest.fixture(scope="module")
 def steps(request, torch, on_gpu: bool, capability, bench_policy, order_seed: int) -> Callable:
     """Outcomes by precision of one network's step; measured once a network and layout, in turns."""
-    from bench_lib import amp_steps
-    from bench_lib.training import TRAIN, Setup
-    from bench_lib.turns import HostClock
+    from bench_lib.compiling.training import TRAIN, Setup
+    from bench_lib.convolution import amp_steps
+    from bench_lib.timing.turns import HostClock
 
     gpu = request.getfixturevalue("gpu") if on_gpu else None
     precisions = [Precision(p) for p in IN_TRAINING if on_gpu or p in ON_CPU]
@@ -200,9 +200,9 @@ def bench_train_step(
 @pytest.mark.parametrize("metric", ["step"])
 def bench_small_cnn(bench, torch, capability, precision: str, metric: str) -> None:
     """300 steps of a small CNN from one seed, then its accuracy on images it has not seen."""
+    from bench_lib.convolution.precision import check_supported, in_precision
+    from bench_lib.convolution.small_training import WARMUP_STEPS, train
     from bench_lib.model import Series, Timing
-    from bench_lib.precision import check_supported, in_precision
-    from bench_lib.small_training import WARMUP_STEPS, train
 
     asked = Precision(precision)
     check_supported(asked, bench.device, capability)

@@ -13,8 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
 
 FAMILY = "canary"
 MARGIN = 0.02
@@ -59,6 +59,6 @@ def bench_pinned_copy(
 
 def bench_cpu_loop(bench) -> None:
     """A fixed dependent chain of integer operations on one core: the CPU's clock."""
-    from bench_lib import native
+    from bench_lib.device import native
 
     bench.native(lambda: native.spin_cpu(CPU_ITERATIONS), calls=1)

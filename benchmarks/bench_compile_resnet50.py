@@ -22,10 +22,10 @@ from bench_lib.errors import NotApplicable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bench_lib.compile_children import First
-    from bench_lib.executions import Outcome
+    from bench_lib.compiling.compile_children import First
+    from bench_lib.compiling.executions import Outcome
+    from bench_lib.compiling.training import Setup
     from bench_lib.model import Policy
-    from bench_lib.training import Setup
 
 FAMILY = "compile_resnet50"
 MARGIN = 0.02
@@ -102,8 +102,8 @@ def shorter(policy: Policy) -> Policy:
 @pytest.fixture(scope="module")
 def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Callable[[Setup, str], Outcome]:
     """The outcome of one execution of a set-up; a set-up is measured once, all executions in turns."""
-    from bench_lib import executions
-    from bench_lib.turns import HostClock
+    from bench_lib.compiling import executions
+    from bench_lib.timing.turns import HostClock
 
     gpu = request.getfixturevalue("gpu") if on_gpu else None
     grid = FULL if request.config.getoption("full") else CORE if bench_policy.name == "quick" else DEFAULT
@@ -121,7 +121,7 @@ def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Calla
 @pytest.fixture(scope="module")
 def first(torch, on_gpu: bool, tmp_path_factory) -> Iterator[Callable[[Setup, str, str], First | Exception]]:
     """What a process's first step gave, by execution and metric; a warm one follows its cold one."""
-    from bench_lib.compile_children import FirstStep
+    from bench_lib.compiling.compile_children import FirstStep
 
     started: list[FirstStep] = []
 
@@ -165,8 +165,8 @@ def result(outcome):
 
 def measure_case(bench, request, network: str, setup: tuple, execution: str, metric: str) -> None:
     """Record one case, its series measured by the fixture of its metric."""
-    from bench_lib.precision import Precision, check_supported
-    from bench_lib.training import Setup
+    from bench_lib.compiling.training import Setup
+    from bench_lib.convolution.precision import Precision, check_supported
 
     mode, batch, precision, layout = setup
     gpu = request.getfixturevalue("gpu") if bench.device == "cuda" else None

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench_lib.cross_check.asking import Found
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
     from bench_lib.model import Policy
-    from bench_lib.stacks import StackEntry
+    from bench_lib.stacking.stacks import StackEntry
 
 FAMILY = "cross_check"
 MARGIN = 0.02
@@ -36,8 +36,8 @@ pytestmark = pytest.mark.opt_in
 @pytest.fixture(scope="module")
 def nvbench(gpu: Gpu, cubin: Cubin, campaign_folder: Path, bench_policy: Policy) -> Callable[..., Found]:
     """What nvbench measures of some works, in one child; asked once."""
-    from bench_lib import kernels
     from bench_lib.cross_check import asking
+    from bench_lib.device import kernels
 
     answers: dict[tuple[str, ...], Found | Exception] = {}
 

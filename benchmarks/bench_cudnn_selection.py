@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench_lib.convolution.precision import Precision, check_supported
+from bench_lib.convolution.shapes import CONV3D, DIRECTIONS, HARD, RESNET50, WALK
+from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CudaGainsError
-from bench_lib.precision import Precision, check_supported
-from bench_lib.shapes import CONV3D, DIRECTIONS, HARD, RESNET50, WALK
-from bench_lib.tuning import Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bench_lib.conv_worker import Chosen, Key
-    from bench_lib.cudnn import Algorithm, Cudnn
-    from bench_lib.gpu import Gpu
-    from bench_lib.path_convolution import PathConvolution
-    from bench_lib.tuned_workers import TunedWorkers
+    from bench_lib.convolution.conv_worker import Chosen, Key
+    from bench_lib.convolution.cudnn import Algorithm, Cudnn
+    from bench_lib.convolution.path_convolution import PathConvolution
+    from bench_lib.convolution.tuned_workers import TunedWorkers
+    from bench_lib.device.gpu import Gpu
 
 FAMILY = "cudnn_selection"
 MARGIN = 0.02
@@ -53,7 +53,7 @@ FORMS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def workers(torch, gpu: Gpu, bench_policy) -> Iterator[TunedWorkers]:
     """The processes of each tuning; `torch` is asked for so that the run knows whose cuDNN they load."""
-    from bench_lib.tuned_workers import TunedWorkers
+    from bench_lib.convolution.tuned_workers import TunedWorkers
 
     made = TunedWorkers("cuda", bench_policy)
     quick = bench_policy.name == "quick"
@@ -66,7 +66,7 @@ def workers(torch, gpu: Gpu, bench_policy) -> Iterator[TunedWorkers]:
 @pytest.fixture
 def key(gpu: Gpu, batch: int, precision: str, layout: str) -> Callable[[str, str], Key]:
     """Shape and direction -> what a worker is asked; skipped where the GPU lacks the precision."""
-    from bench_lib.conv_worker import Key
+    from bench_lib.convolution.conv_worker import Key
 
     asked = Precision(precision)
     check_supported(asked, "cuda", gpu.context.compute_capability)
@@ -150,7 +150,7 @@ def bench_first_call(bench, workers, key, shape, benchmark_, metric) -> None:
 @BATCH
 def bench_changing_size(bench, workers, key, benchmark_, metric) -> None:
     """Eight batches of different image sizes, walked once and again: does tuning pay?"""
-    from bench_lib.tuned_workers import payback_batches
+    from bench_lib.convolution.tuned_workers import payback_batches
 
     keys = [key(shape) for shape in WALK]
     off, on = (workers.walk(Tuning(tuning), keys, bench.budget_seconds) for tuning in ("off", "on"))
@@ -170,8 +170,8 @@ def bench_changing_size(bench, workers, key, benchmark_, metric) -> None:
 @pytest.fixture(scope="module")
 def cudnn(stack, gpu: Gpu) -> Iterator[Cudnn]:
     """The stack's cuDNN, loaded by path, on the suite's stream."""
-    from bench_lib.cudnn import Cudnn
-    from bench_lib.cudnn_libraries import locate_cudnn
+    from bench_lib.convolution.cudnn import Cudnn
+    from bench_lib.convolution.cudnn_libraries import locate_cudnn
 
     loaded = Cudnn.load(locate_cudnn(stack), gpu.stream)
     yield loaded
@@ -183,7 +183,7 @@ def chosen(cudnn) -> Callable[..., tuple[float, list[Algorithm]]]:
     """Seconds of the call that chooses, and what it offers, best first; asked once."""
     from time import perf_counter
 
-    from bench_lib.shapes import shape
+    from bench_lib.convolution.shapes import shape
 
     @cache
     def ask(name: str, batch: int, precision: str, layout: str, tuning: str):
@@ -203,7 +203,7 @@ def arrays() -> Callable[[str, int], tuple]:
     """Input and weight of a shape on the host; the last one asked for is kept."""
     from functools import lru_cache
 
-    from bench_lib.path_convolution import numbers
+    from bench_lib.convolution.path_convolution import numbers
 
     return lru_cache(maxsize=1)(numbers)
 
@@ -211,7 +211,7 @@ def arrays() -> Callable[[str, int], tuple]:
 @pytest.fixture
 def placed(cudnn, gpu: Gpu, arrays, batch: int, precision: str, layout: str) -> Iterator[Callable]:
     """Shape and algorithm -> the convolution with its numbers on the device, freed after the case."""
-    from bench_lib.path_convolution import PathConvolution
+    from bench_lib.convolution.path_convolution import PathConvolution
 
     asked, made = Precision(precision), []
     check_supported(asked, "cuda", gpu.context.compute_capability)
@@ -274,7 +274,7 @@ def bench_conv_by_path(bench, cudnn, chosen, placed, shape, batch, precision, la
 @BATCH
 def bench_choice_by_path(bench, chosen, gpu, shape, batch, precision, layout, benchmark_, metric) -> None:
     """The call that chooses: the heuristic's, or find's, which runs what there is."""
-    from bench_lib.conv_worker import Chosen
+    from bench_lib.convolution.conv_worker import Chosen
 
     check_supported(Precision(precision), "cuda", gpu.context.compute_capability)
     record_once(bench, Chosen(chosen(shape, batch, precision, layout, benchmark_)[0]))

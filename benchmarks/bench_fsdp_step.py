@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench_lib.precision import Precision
+from bench_lib.convolution.precision import Precision
 from bench_lib.ranks_steps import cases
 from bench_lib.ranks_steps.arms import FSDP_STRATEGIES
 from bench_lib.ranks_steps.networks import Setup

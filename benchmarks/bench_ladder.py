@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
-    from bench_lib.stacks import StackEntry
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
+    from bench_lib.stacking.stacks import StackEntry
 
 FAMILY = "ladder"
 MARGIN = 0.01
@@ -35,7 +35,7 @@ PREFIX = "cudart-"
 
 def available(wheels: Path | None) -> dict[str, StackEntry]:
     """The runtimes at hand by version: in the cache or in `wheels`, lowest version first."""
-    from bench_lib import stacks
+    from bench_lib.stacking import stacks
 
     found = {
         name.removeprefix(PREFIX): entry
@@ -62,8 +62,9 @@ class Turns(NamedTuple):
 @pytest.fixture(scope="module")
 def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory) -> Turns:
     """All runtimes at hand, measured in turns."""
-    from bench_lib import cudart, native, stacks
-    from bench_lib.launch import EMPTY, CudartApi, DriverApi, synchronize_call
+    from bench_lib.device import cudart, native
+    from bench_lib.launching.launch import EMPTY, CudartApi, DriverApi, synchronize_call
+    from bench_lib.stacking import stacks
 
     if stack.kind != "here":
         raise NotApplicable(f"the ladder loads its runtimes itself and runs in stack here, not {stack.name}")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bench_lib.cudart import Runtime
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
 
 FAMILY = "launch"
 MARGIN = 0.05
@@ -34,7 +34,7 @@ def raw(request: pytest.FixtureRequest, gpu: Gpu, cubin: Cubin) -> Callable[[str
     """A raw API by name; each is set up once."""
     from functools import cache
 
-    from bench_lib.launch import CudartApi, DriverApi
+    from bench_lib.launching.launch import CudartApi, DriverApi
 
     @cache
     def get(api: str) -> Any:
@@ -47,8 +47,8 @@ def raw(request: pytest.FixtureRequest, gpu: Gpu, cubin: Cubin) -> Callable[[str
 
 def measure_native(bench: Any, gpu: Gpu, call: Any, metric: str, calls: int = CALLS) -> None:
     """Measure one native call by one metric."""
-    from bench_lib import native
-    from bench_lib.launch import synchronize_call
+    from bench_lib.device import native
+    from bench_lib.launching.launch import synchronize_call
 
     sync = synchronize_call(gpu)
     if metric == "submit":
@@ -84,7 +84,7 @@ def bench_graph(bench, gpu: Gpu, cubin: Cubin, runtime: Runtime, api: str, nodes
     """A CUDA graph of a straight line of empty kernels."""
     from time import perf_counter
 
-    from bench_lib.native import Call
+    from bench_lib.device.native import Call
 
     key = runtime.register(cubin, ("empty",))["empty"]
     graph = runtime.graph(key, nodes, gpu.stream)
@@ -113,7 +113,8 @@ def first(
     """Seconds of a fresh process's first launch, by API and module loading; one child each."""
     from functools import cache
 
-    from bench_lib import first_launch, kernels
+    from bench_lib.device import kernels
+    from bench_lib.launching import first_launch
 
     @cache
     def get(api: str, loading: str, library: Path | None) -> dict[str, float]:

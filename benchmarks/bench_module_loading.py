@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
     from bench_lib.module_loading.children import Children, Took
-    from bench_lib.stacks import StackEntry
+    from bench_lib.stacking.stacks import StackEntry
 
 FAMILY = "module_loading"
 MARGIN = 0.10

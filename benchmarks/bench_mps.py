@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
     from bench_lib.mps.sharing import Sharing
-    from bench_lib.stacks import StackEntry
+    from bench_lib.stacking.stacks import StackEntry
 
 FAMILY = "mps"
 MARGIN = 0.05

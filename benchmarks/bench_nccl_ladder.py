@@ -40,7 +40,7 @@ TURNS, QUICK_TURNS = 100, 20
 def at_hand(wheels: Path | None, given: list[str]) -> dict[str, Callable[[], Path]]:
     """The libraries by name, the baseline first: of the cache, of `wheels`, of --nccl, and the machine's."""
     from bench_lib.nccl import found
-    from bench_lib.stacks import HERE
+    from bench_lib.stacking.stacks import HERE
 
     entries = found.at_hand(wheels)
     known: dict[str, Callable[[], Path]] = {

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.processes.worker import Worker
     from bench_lib.tma.attention import Key
     from bench_lib.tma.copies import Copies
     from bench_lib.tma.triton_arms import Arm
-    from bench_lib.worker import Worker
 
 FAMILY = "tma"
 MARGIN = 0.02
@@ -44,7 +44,7 @@ def hopper(gpu: Gpu) -> None:
 @pytest.fixture(scope="module")
 def copies(gpu: Gpu, campaign_folder: Path) -> Iterator[Copies]:
     """The copy kernels of this family, one cubin a campaign, and their buffers."""
-    from bench_lib import kernels
+    from bench_lib.device import kernels
     from bench_lib.tma import copy_ptx
     from bench_lib.tma.copies import Copies
 
@@ -130,8 +130,8 @@ def bench_gemm(bench, torch, triton, m: int, n: int, tile: str, loads: str, prec
 @pytest.fixture(scope="module")
 def profiling(torch) -> Iterator[Worker]:
     """A process that says which kernels an attention ran: after profiling, none is fit for timing."""
+    from bench_lib.processes.worker import Worker
     from bench_lib.tma.attention_kernels import profiling_worker
-    from bench_lib.worker import Worker
 
     made = Worker(profiling_worker, "cuda")
     made.up()
@@ -164,7 +164,7 @@ def measure_attention(bench: Any, request: pytest.FixtureRequest, torch: Any, ke
 @pytest.fixture
 def key(tokens, sequence, heads, head_size, causal, direction, precision) -> Callable[[str], Key]:
     """Backend -> what is measured."""
-    from bench_lib.precision import Precision
+    from bench_lib.convolution.precision import Precision
     from bench_lib.tma.attention import Key
 
     return lambda backend: Key(

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bench_lib.cudart import Runtime
-    from bench_lib.gpu import Gpu
-    from bench_lib.managed import Managed
-    from bench_lib.migration import MemoryKernels
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.memory.managed import Managed
+    from bench_lib.memory.migration import MemoryKernels
+    from bench_lib.memory.moves import Blocks
     from bench_lib.model import Policy, Series
-    from bench_lib.moves import Blocks
 
 FAMILY = "unified_memory"
 MARGIN = 0.05
@@ -82,8 +82,9 @@ def shorter(policy: Policy) -> Policy:
 @pytest.fixture(scope="module")
 def memory_kernels(gpu: Gpu, campaign_folder: Path) -> Iterator[MemoryKernels]:
     """The kernels of this family: one cubin a campaign."""
-    from bench_lib import kernels, memory_kernels
-    from bench_lib.migration import MemoryKernels
+    from bench_lib.device import kernels
+    from bench_lib.memory import memory_kernels
+    from bench_lib.memory.migration import MemoryKernels
 
     made = MemoryKernels(gpu, kernels.cubin(gpu.context, campaign_folder, memory_kernels.PTX))
     yield made
@@ -93,7 +94,7 @@ def memory_kernels(gpu: Gpu, campaign_folder: Path) -> Iterator[MemoryKernels]:
 @pytest.fixture(scope="module")
 def attributes(gpu: Gpu) -> dict[str, int]:
     """What the device says of managed memory."""
-    from bench_lib import memory_mode
+    from bench_lib.memory import memory_mode
 
     return memory_mode.attributes(gpu.context)
 
@@ -101,7 +102,7 @@ def attributes(gpu: Gpu) -> dict[str, int]:
 @pytest.fixture
 def mode(bench, attributes: dict[str, int]) -> str:
     """How this machine moves memory: part of the case, as its times compare with no other mode's."""
-    from bench_lib import memory_mode
+    from bench_lib.memory import memory_mode
 
     for name, text in memory_mode.facts(attributes).items():
         bench.fact(name, text)
@@ -113,7 +114,7 @@ def mode(bench, attributes: dict[str, int]) -> str:
 @pytest.fixture(scope="module")
 def managed(runtime: Runtime, gpu: Gpu) -> Managed:
     """Managed memory through this stack's libcudart."""
-    from bench_lib.managed import Managed
+    from bench_lib.memory.managed import Managed
 
     return Managed(runtime, gpu.context.ordinal)
 
@@ -121,7 +122,7 @@ def managed(runtime: Runtime, gpu: Gpu) -> Managed:
 @pytest.fixture(scope="module")
 def moving(attributes: dict[str, int]) -> None:
     """Skips what needs managed memory to move by faults and prefetch, where it does not."""
-    from bench_lib import memory_mode
+    from bench_lib.memory import memory_mode
 
     memory_mode.need_faults(attributes)
 
@@ -129,7 +130,7 @@ def moving(attributes: dict[str, int]) -> None:
 @pytest.fixture(scope="module")
 def blocks(moving, managed: Managed, memory_kernels: MemoryKernels) -> Iterator[Blocks]:
     """Blocks of managed memory by size."""
-    from bench_lib.moves import Blocks
+    from bench_lib.memory.moves import Blocks
 
     made = Blocks(managed, memory_kernels)
     yield made
@@ -142,7 +143,7 @@ def bench_migrate(bench, request, mode, direction, way, order, advise, access, n
     if way in ("pinned", "pageable"):
         measure_copy(bench, request, direction, way, nbytes)
         return
-    from bench_lib.moves import Moves
+    from bench_lib.memory.moves import Moves
 
     blocks, managed = request.getfixturevalue("blocks"), request.getfixturevalue("managed")
     block = blocks.get(nbytes)
@@ -167,7 +168,7 @@ def measure_move(bench: Any, move: Any) -> None:
 
 def measure_copy(bench: Any, request: Any, direction: str, way: str, nbytes: int) -> None:
     """Measure a plain copy of as many bytes."""
-    from bench_lib.moves import host_memory
+    from bench_lib.memory.moves import host_memory
 
     gpu: Gpu = request.getfixturevalue("gpu")
     device = request.getfixturevalue("device_buffer")(nbytes)
@@ -186,8 +187,8 @@ def measure_copy(bench: Any, request: Any, direction: str, way: str, nbytes: int
 @pytest.mark.parametrize("nbytes", [USUAL])
 def bench_migrate_cupy(bench, cupy, mode, moving, managed, memory_kernels, way: str, nbytes: int) -> None:
     """The same to the GPU with memory that CuPy allocated and prefetches: a cross-check by another road."""
-    from bench_lib.migration import Block
-    from bench_lib.moves import Moves
+    from bench_lib.memory.migration import Block
+    from bench_lib.memory.moves import Moves
 
     managed.check_room(nbytes)
     memory = cupy.cuda.malloc_managed(nbytes)
@@ -208,8 +209,8 @@ def bench_migrate_cupy(bench, cupy, mode, moving, managed, memory_kernels, way: 
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def bench_fault(bench, mode, blocks: Blocks, managed, memory_kernels, order: str, metric: str) -> None:
     """One fault: what a hop more costs in a dependent chain with one word in each 2 MiB block."""
-    from bench_lib.chains import FaultChain
-    from bench_lib.moves import Moves
+    from bench_lib.memory.chains import FaultChain
+    from bench_lib.memory.moves import Moves
 
     block = blocks.get(USUAL)
     chain = FaultChain(block, memory_kernels, order)
@@ -231,7 +232,7 @@ def bench_fault(bench, mode, blocks: Blocks, managed, memory_kernels, order: str
 @pytest.fixture(scope="module")
 def swapped(moving, managed, memory_kernels, bench_policy, order_seed) -> dict[tuple[str, str], Series]:
     """Steps of every way, measured in turns: (way, metric) -> series."""
-    from bench_lib import param_swap
+    from bench_lib.memory import param_swap
 
     turns = QUICK_SWAP_TURNS if bench_policy.name == "quick" else SWAP_TURNS
     return param_swap.measure(managed, memory_kernels, turns, order_seed)
@@ -253,7 +254,7 @@ def bench_tlb_reach(
     bench, request, gpu: Gpu, mode, managed: Managed, memory_kernels, memory: str, nbytes: int, metric: str
 ) -> None:
     """One hop of a pointer chase over that many bytes, an address each 64 KiB, in random order."""
-    from bench_lib import chains
+    from bench_lib.memory import chains
 
     if memory == "managed":
         request.getfixturevalue("blocks").clear()  # 4 GiB in all
@@ -276,7 +277,7 @@ def bench_tlb_reach(
 @pytest.mark.parametrize("api", ["cudaMalloc", "cudaMallocAsync", "cudaMallocManaged"])
 def bench_alloc(bench, gpu: Gpu, runtime, mode, managed: Managed, api: str, nbytes: int, metric: str) -> None:
     """Allocating and freeing that many bytes; managed memory gets its pages only when touched."""
-    from bench_lib.allocation import Allocator
+    from bench_lib.memory.allocation import Allocator
 
     managed.check_room(nbytes)
     allocator = Allocator(runtime, api, nbytes, gpu.stream)

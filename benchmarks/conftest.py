@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from bench_lib.cudart import Runtime
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
-    from bench_lib.stacks import StackEntry
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
+    from bench_lib.stacking.stacks import StackEntry
 
 
 @pytest.fixture(scope="session")
 def cubin(gpu: Gpu, campaign_folder: Path) -> Cubin:
     """The kernels of every raw case: one cubin a campaign."""
-    from bench_lib import kernels
+    from bench_lib.device import kernels
 
     return kernels.cubin(gpu.context, campaign_folder)
 
@@ -73,7 +73,7 @@ def pinned_buffer(gpu: Gpu) -> Iterator[Callable[[int], int]]:
 @pytest.fixture(scope="session")
 def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
     """The libcudart of this stack."""
-    from bench_lib import cudart
+    from bench_lib.device import cudart
 
     return cudart.Runtime.load(cudart.of_stack(stack, wheels))
 
@@ -81,7 +81,7 @@ def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
 @pytest.fixture(scope="session")
 def torch(request: pytest.FixtureRequest, stack: StackEntry, on_gpu: bool) -> Iterator[ModuleType]:
     """Torch, with the suite's stream as its current stream on a GPU."""
-    from bench_lib import stacks
+    from bench_lib.stacking import stacks
 
     if not stacks.holds(stack, "torch"):
         raise NotApplicable(f"stack {stack.name} holds no torch")
@@ -100,7 +100,7 @@ def keep_compiled_code(patch: pytest.MonkeyPatch, torch: ModuleType) -> None:
     Said before anything uses torch: Inductor settles on a folder for temporary files with the first
     step of an optimizer, and what a run compiles would lie here or there by the order of its cases.
     """
-    from bench_lib.compile_children import cache_environment, default_caches
+    from bench_lib.compiling.compile_children import cache_environment, default_caches
 
     for name, folder in cache_environment(default_caches(torch.__version__)).items():
         if name not in os.environ:
@@ -122,7 +122,7 @@ def on_suites_stream(request: pytest.FixtureRequest, torch: ModuleType, on_gpu: 
 @pytest.fixture(scope="session")
 def cupy(stack: StackEntry, gpu: Gpu) -> Iterator[ModuleType]:
     """CuPy, with the suite's stream as its current stream."""
-    from bench_lib import stacks
+    from bench_lib.stacking import stacks
 
     if not stacks.holds(stack, "cupy"):
         raise NotApplicable(f"stack {stack.name} holds no CuPy")

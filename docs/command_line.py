@@ -6,7 +6,8 @@ from typing import Any
 
 from typer.main import get_command
 
-from bench_lib import cli, plugin, selection
+from bench_lib import cli, plugin
+from bench_lib.running import selection
 
 PAGE = Path(__file__).with_name("command-line.md")
 TOP = """# The command line

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import selection
+from bench_lib.running import selection
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

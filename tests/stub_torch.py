@@ -1,7 +1,7 @@
 """Torch's precision and tuning flags as its versions keep them; no tensors.
 
-`flags(version)` is the part of a torch module that bench_lib.precision and bench_lib.tuning touch. What
-its kernels would compute in is `computes(op)`; the rules are those of ATen/Context.cpp.
+`flags(version)` is the part of a torch module that precision and tuning of bench_lib.convolution touch.
+What its kernels would compute in is `computes(op)`; the rules are those of ATen/Context.cpp.
 """
 
 import warnings

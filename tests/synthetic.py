@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from bench_lib import journal
+from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import (
     Case,

@@ -9,13 +9,14 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line
 
-from bench_lib import gallery, store
 from bench_lib.allreduce_charts.drawing import allreduce, nccl_versions, size_text
 from bench_lib.busbw import busbw
+from bench_lib.comparing import store
+from bench_lib.comparing.store import Data
+from bench_lib.drawing import gallery
 from bench_lib.errors import UsageError
 from bench_lib.importing.writing import import_file
 from bench_lib.model import Case, Timing, Work
-from bench_lib.store import Data
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = [8 << (3 * i) for i in range(10)]  # 8 B to 1 GiB

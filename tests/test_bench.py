@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from plugin_runs import Runs
 
-from bench_lib.bench import Bench, Conditions
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.errors import UsageError
 from bench_lib.model import QUICK_POLICY, Case, Series, Work
-from bench_lib.telemetry import Telemetry
+from bench_lib.running.bench import Bench, Conditions
 
 SEVEN = dataclasses.replace(QUICK_POLICY, samples=7, warmup_seconds=0.0, max_warmup_seconds=0.0)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from plugin_runs import Runs
 
+from bench_lib.campaigns.plan import Plan
 from bench_lib.errors import UsageError
-from bench_lib.options import soak_minutes
-from bench_lib.plan import Plan
+from bench_lib.running.options import soak_minutes
 
 TESTS = Path(__file__).parent
 CONFTEST = """

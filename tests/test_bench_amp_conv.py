@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from plugin_runs import PLUGINS, Runs
 
-from bench_lib import amp_steps
-from bench_lib.precision import Precision
+from bench_lib.convolution import amp_steps
+from bench_lib.convolution.precision import Precision
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

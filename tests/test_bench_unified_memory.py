@@ -110,7 +110,7 @@ def test_another_mode_is_another_case(environment, tmp_path):
 
 
 PLANT = """
-from bench_lib.migration import Block
+from bench_lib.memory.migration import Block
 
 original = Block.home
 

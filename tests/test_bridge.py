@@ -16,9 +16,12 @@ from matplotlib.text import Text
 from synthetic import Machine, Noise, SyntheticCase
 from typer.testing import CliRunner
 
-from bench_lib import asked, bridge, bridge_chart, bridge_page, canvas, cli, sides
+from bench_lib import cli
+from bench_lib.comparing import bridge, sides
+from bench_lib.drawing import bridge_chart, canvas
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, CaseChange, Change, Status
+from bench_lib.pages import asked, bridge_page
 
 STACKS = {"a": 1.0, "b": 0.9, "c": 0.9, "d": 1.08}
 TRUTH = (0.9, 1.0, 1.2)  # of its three steps

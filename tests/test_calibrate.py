@@ -15,12 +15,14 @@ from rich.console import Console
 from synthetic import Noise
 from typer.testing import CliRunner
 
-from bench_lib import asked, calibrate, calibrate_page, cli, compare, page, sides, stats, terminal
+from bench_lib import cli
+from bench_lib.comparing import calibrate, compare, sides, stats
+from bench_lib.comparing.matching import Row
+from bench_lib.comparing.pairing import Values
+from bench_lib.comparing.verdicts import Pairing, changes
 from bench_lib.errors import UsageError
-from bench_lib.matching import Row
 from bench_lib.model import Case, Change, Comparison
-from bench_lib.pairing import Values
-from bench_lib.verdicts import Pairing, changes
+from bench_lib.pages import asked, calibrate_page, page, terminal
 
 RESULTS = Path(__file__).parents[1] / "results"
 ROUNDS = "h200-cudart-rounds"

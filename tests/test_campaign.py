@@ -18,19 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from bench_lib import campaign, journal, merge, schedule
-from bench_lib.campaign import Plan
+from bench_lib.campaigns import campaign, merge, schedule
+from bench_lib.campaigns.campaign import Plan
+from bench_lib.campaigns.plan import settle, write_json
 from bench_lib.errors import DataError, Refused, UsageError
-from bench_lib.journal import Journal
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import RunInfo
-from bench_lib.plan import settle, write_json
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 STAND_IN = """
 import argparse, json, os, random, signal, subprocess, sys, time
 from pathlib import Path
-from bench_lib.journal import Journal, finish
+from bench_lib.journaling.journal import Journal, finish
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Identity, Measurement, RunInfo, Series, Status
 
@@ -325,7 +326,7 @@ def test_a_failed_case_is_recorded_and_the_rest_runs(kit: Kit) -> None:
 def test_a_process_that_dies_costs_one_case(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, what: str, status: str, reason: str
 ) -> None:
-    monkeypatch.setattr("bench_lib.watch._GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("bench_lib.campaigns.watch._GRACE_SECONDS", 0.2)
     kit.fault(op="b", what=what)
     assert kit.run_one() == 1
     assert kit.statuses("here") == {**ALL_OK, "b": {status}}
@@ -382,7 +383,7 @@ def test_processes_that_die_before_any_case_stop_the_campaign(kit: Kit) -> None:
 
 
 def test_a_process_that_never_begins_a_case_is_ended(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench_lib.watch._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("bench_lib.campaigns.watch._GRACE_SECONDS", 0.1)
     kit.fault(before="hang")
     assert kit.run(rounds=1, idle_seconds=0.3) == 1
     assert kit.alive() == []
@@ -461,7 +462,7 @@ def parent(kit: Kit, rounds: int) -> subprocess.Popen[str]:
     }
     code = (
         "import sys; from pathlib import Path; from rich.console import Console\n"
-        "from bench_lib.campaign import Plan, run\n"
+        "from bench_lib.campaigns.campaign import Plan, run\n"
         "here = Path(sys.argv[1])\n"
         "files = {'benchmarks': here, 'results': here / 'results', 'stacks_file': here / 'stacks.toml'}\n"
         f"plan = Plan(**files, **{fields!r})\n"

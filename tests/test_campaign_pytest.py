@@ -10,8 +10,8 @@ import pytest
 from plugin_runs import INI
 from rich.console import Console
 
-from bench_lib import campaign
-from bench_lib.campaign import Plan
+from bench_lib.campaigns import campaign
+from bench_lib.campaigns.campaign import Plan
 
 CPU_FILE = """
 import ctypes, os, signal
@@ -39,7 +39,8 @@ def bench_stuck(bench):
 GPU_FILE = """
 import ctypes
 import pytest
-from bench_lib import cudart, kernels, stacks
+from bench_lib.device import cudart, kernels
+from bench_lib.stacking import stacks
 from bench_lib.errors import NotApplicable
 from bench_lib.model import Series
 FAMILY = "made"
@@ -106,7 +107,7 @@ def kit(tmp_path: Path) -> Kit:
 def test_a_crash_a_hang_and_a_failure_stay_where_they_happened(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench_lib.watch._GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("bench_lib.campaigns.watch._GRACE_SECONDS", 0.2)
     (kit.path / "bench_made.py").write_text(CPU_FILE)
     assert kit.run(watchdog_seconds=1.0) == 1
     cases = kit.cases()

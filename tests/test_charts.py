@@ -15,7 +15,8 @@ from figures import assert_readable, said
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from bench_lib import canvas, charts, compare, sides, store
+from bench_lib.comparing import compare, sides, store
+from bench_lib.drawing import canvas, charts
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, CaseChange, Change, Comparison
 
@@ -165,7 +166,7 @@ def test_a_saved_chart_has_its_size_and_is_the_same_each_time(tmp_path):
 
 
 def test_drawing_loads_no_pyplot():
-    code = "import sys, bench_lib.report; assert 'matplotlib.pyplot' not in sys.modules"
+    code = "import sys, bench_lib.pages.report; assert 'matplotlib.pyplot' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

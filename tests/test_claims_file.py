@@ -14,14 +14,15 @@ import pytest
 import synthetic
 from synthetic import Machine, SyntheticCase
 
-from bench_lib import families, store
 from bench_lib.claims import judged, reading
 from bench_lib.claims.derived import DERIVED
 from bench_lib.claims.functions import of_families
 from bench_lib.claims.selecting import selected, values_of
 from bench_lib.claims.words import Effect, Kind, Verdict
+from bench_lib.comparing import store
+from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.model import Case, Work
-from bench_lib.replicates import SECONDS, params_of
+from bench_lib.stacking import families
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "benchmarks" / "claims.toml"

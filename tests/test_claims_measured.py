@@ -14,10 +14,10 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase, canaries, write_campaign
 from typer.testing import CliRunner
 
-from bench_lib import compare, sides
 from bench_lib.claims import judged, pages
 from bench_lib.claims.words import Verdict
 from bench_lib.cli import app
+from bench_lib.comparing import compare, sides
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Status, Work
 

@@ -10,11 +10,11 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, intervals, points
 
-from bench_lib import compare, sides, store
-from bench_lib.compile_charts import compile_first_step, compile_speed_up
+from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.compile_charts import compile_first_step, compile_speed_up
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Timing
-from bench_lib.store import Data
 
 TRAIN, INFER = "ResNet-50 training", "ResNet-50 inference"
 AT = "batch 128, bf16-autocast, channels_last"

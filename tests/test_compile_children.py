@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bench_lib import compile_children
-from bench_lib.compile_children import First, FirstStep, cache_environment, default_caches
+from bench_lib.compiling import compile_children
+from bench_lib.compiling.compile_children import First, FirstStep, cache_environment, default_caches
+from bench_lib.compiling.executions import measure
+from bench_lib.compiling.training import Setup
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import CudaGainsError, Unavailable
-from bench_lib.executions import measure
 from bench_lib.model import Policy
-from bench_lib.precision import Precision
-from bench_lib.training import Setup
-from bench_lib.turns import HostClock
+from bench_lib.timing.turns import HostClock
 
 ROOT = Path(__file__).parents[1]
 FILE = "benchmarks/bench_compile_resnet50.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import compile_preflight
+from bench_lib.compiling import compile_preflight
 from bench_lib.errors import Unavailable
 
 WITH_TRITON = {"triton": ModuleSpec("triton", None)}

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from bench_lib.compiled_model import (
+from bench_lib.compiling.compiled_model import (
     EXECUTIONS,
     Counts,
     check_compiled,
@@ -102,9 +102,9 @@ def test_without_a_stance_dynamo_itself_is_told(monkeypatch):
 
 
 def test_a_torch_that_cannot_refuse_is_counted(monkeypatch):
-    monkeypatch.setattr("bench_lib.compiled_model._stance", lambda torch: contextlib.nullcontext())
+    monkeypatch.setattr("bench_lib.compiling.compiled_model._stance", lambda torch: contextlib.nullcontext())
     graphs = iter([3, 4])
-    monkeypatch.setattr("bench_lib.compiled_model.count", lambda torch: Counts(graphs=next(graphs)))
+    monkeypatch.setattr("bench_lib.compiling.compiled_model.count", lambda torch: Counts(graphs=next(graphs)))
     with pytest.raises(CudaGainsError, match="1 more graphs"), no_recompiles(torch):
         pass
 

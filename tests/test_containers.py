@@ -21,12 +21,14 @@ from rich.console import Console
 from stand_in_engine import IMAGE_ID, Daemon, StandIn, only, values
 from typer.testing import CliRunner
 
-from bench_lib import campaign, campaign_containers, gpu_lock, stacks, stock
+from bench_lib.campaigns import campaign, campaign_containers
+from bench_lib.campaigns.plan import Plan
 from bench_lib.cli import app
 from bench_lib.containers import command, engine
 from bench_lib.containers.image import Image
+from bench_lib.device import gpu_lock
 from bench_lib.errors import Unavailable, UsageError
-from bench_lib.plan import Plan
+from bench_lib.stacking import stacks, stock
 
 STACK = '["boxed"]\nkind = "container"\nimage = "suite:1"\ndeclared = {}\n'
 BENCH = """

@@ -5,8 +5,8 @@ import pytest
 import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
-from bench_lib import sides
-from bench_lib.contrast import contrast
+from bench_lib.comparing import sides
+from bench_lib.comparing.contrast import contrast
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Change, Status
 

@@ -9,11 +9,11 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, intervals, points
 
-from bench_lib import compare, sides, store
-from bench_lib.conv_charts import precision_speed_up, tuning
+from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.conv_charts import precision_speed_up, tuning
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Measurement, Status, Timing, Work
-from bench_lib.store import Data
 
 SHAPE, OTHER = "3x3-64-64-56", "1x1-64-256-56"
 FLOP = 14.8e9

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench_lib.convolutions import Convolution, checksum
+from bench_lib.convolution.convolutions import Convolution, checksum
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.shapes import CONV3D, DIRECTIONS, LAYOUTS, SHAPES, Shape, shape, tolerance
 from bench_lib.errors import UsageError, WrongResult
-from bench_lib.precision import Precision
-from bench_lib.shapes import CONV3D, DIRECTIONS, LAYOUTS, SHAPES, Shape, shape, tolerance
 
 torch = pytest.importorskip("torch")
 
@@ -134,7 +134,7 @@ def test_a_checksum_tells_bits_and_places_apart(dtype):
 
 
 def test_a_checksum_of_many_chunks(monkeypatch):
-    from bench_lib import convolutions
+    from bench_lib.convolution import convolutions
 
     tensor = torch.randn(1000)
     whole = checksum(torch, tensor)

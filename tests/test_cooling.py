@@ -13,13 +13,13 @@ from plugin_runs import Runs
 from rich.console import Console
 from test_campaign import STAND_IN, Kit
 
-from bench_lib import journal
-from bench_lib.campaign_cooling import Cooling
+from bench_lib.campaigns.campaign_cooling import Cooling
+from bench_lib.campaigns.progress import Progress
 from bench_lib.errors import UsageError
-from bench_lib.journal import Journal
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Clocks, Identity, Measurement, RunInfo, Series, Status
-from bench_lib.progress import Progress
 from bench_lib.thermal import warm
 from bench_lib.thermal.wait import temperatures
 

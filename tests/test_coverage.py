@@ -11,7 +11,7 @@ import pytest
 from scipy import signal
 from scipy import stats as scipy_stats
 
-from bench_lib import stats
+from bench_lib.comparing import stats
 from bench_lib.model import Change
 
 RUNS = 2000  # simulated comparisons at a time

@@ -10,11 +10,11 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib import sides, store
-from bench_lib.compare import contrast
+from bench_lib.comparing import sides, store
+from bench_lib.comparing.compare import contrast
 from bench_lib.cross_check import asking
 from bench_lib.cross_check.child import Request
-from bench_lib.cross_check_chart import cross_check
+from bench_lib.drawing.cross_check_chart import cross_check
 from bench_lib.errors import CaseTimeout, Crashed, CudaGainsError, Unavailable, UsageError
 from bench_lib.model import Case, Change, Policy, Series, Timing
 
@@ -130,8 +130,8 @@ def cubin(on_fake_gpu, tmp_path) -> Path:
     def make(folder):
         from pathlib import Path
 
-        from bench_lib import kernels
-        from bench_lib.driver import Driver
+        from bench_lib.device import kernels
+        from bench_lib.device.driver import Driver
 
         context = Driver.load().open()
         kernels.cubin(context, Path(folder))

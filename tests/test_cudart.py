@@ -9,8 +9,8 @@ import cuda_headers
 import fake_cuda as fake
 import pytest
 
-from bench_lib import cudart
-from bench_lib.kernels import Cubin
+from bench_lib.device import cudart
+from bench_lib.device.kernels import Cubin
 
 VERSIONS = ("11.8.89", "12.4.127", "13.0.96")
 
@@ -25,9 +25,9 @@ def launch_through(paths):
     from ctypes import c_uint64
     from pathlib import Path
 
-    from bench_lib import kernels
-    from bench_lib.cudart import Runtime
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     stream, start, end = context.stream(), context.event(), context.event()
@@ -58,9 +58,9 @@ def test_several_runtimes_launch_in_one_process(on_fake_gpu, libraries):
 def load_with_copy(path, copy):
     from pathlib import Path
 
-    from bench_lib import kernels
-    from bench_lib.cudart import Runtime
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     cubin = kernels.cubin(context)
@@ -85,9 +85,9 @@ def test_a_copy_is_another_library(on_fake_gpu, libraries, tmp_path):
 def run_graph(path, nodes):
     from pathlib import Path
 
-    from bench_lib import kernels
-    from bench_lib.cudart import Runtime
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     stream, start, end = context.stream(), context.event(), context.event()
@@ -112,7 +112,7 @@ def test_a_graph_runs_all_its_nodes(on_fake_gpu, libraries, version):
 def error_of_load(path):
     from pathlib import Path
 
-    from bench_lib.cudart import Runtime
+    from bench_lib.device.cudart import Runtime
     from bench_lib.errors import CudaGainsError
 
     try:
@@ -148,7 +148,7 @@ def test_a_failing_call_is_named(on_fake_gpu, libraries):
 def locate(version, wheels):
     from pathlib import Path
 
-    from bench_lib import cudart
+    from bench_lib.device import cudart
 
     return str(cudart.locate(version, Path(wheels)))
 
@@ -162,7 +162,7 @@ def default_runtime(preload=None, without=()):
     import ctypes
     import sys
 
-    from bench_lib import cudart
+    from bench_lib.device import cudart
     from bench_lib.errors import Unavailable
 
     sys.path = [entry for entry in sys.path if entry not in without]
@@ -210,7 +210,7 @@ def alone(*path):
     """What `here` is in a process that sees only this repository: the one of the tests may hold torch."""
     import sys
 
-    from bench_lib import cudart
+    from bench_lib.device import cudart
     from bench_lib.errors import Unavailable
 
     sys.path = list(path)

@@ -13,10 +13,10 @@ import fake_cudnn
 import numpy as np
 import pytest
 
-from bench_lib.cudnn import strides
-from bench_lib.cudnn_libraries import CudnnLibraries, locate_cudnn
+from bench_lib.convolution.cudnn import strides
+from bench_lib.convolution.cudnn_libraries import CudnnLibraries, locate_cudnn
 from bench_lib.errors import NotApplicable, Unavailable
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.stacking.stacks import HERE, StackEntry
 
 pytestmark = pytest.mark.skipif(fake_cuda.compiler() is None, reason="needs a C compiler")
 
@@ -25,12 +25,12 @@ CHILD = """
 import ctypes, json, sys
 from pathlib import Path
 import numpy as np
-from bench_lib.cudnn import Cudnn
-from bench_lib.cudnn_libraries import CudnnLibraries
+from bench_lib.convolution.cudnn import Cudnn
+from bench_lib.convolution.cudnn_libraries import CudnnLibraries
 from bench_lib.errors import CudaGainsError
-from bench_lib.path_convolution import PathConvolution, numbers
-from bench_lib.precision import Precision
-from bench_lib.tuning import Tuning
+from bench_lib.convolution.path_convolution import PathConvolution, numbers
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.tuning import Tuning
 
 class Memory:
     kept = {}
@@ -131,7 +131,7 @@ def test_both_layouts_give_the_same_checksum(library):
 
 def test_find_offers_what_was_timed_best_first_skipping_what_failed(library):
     code = """
-        from bench_lib.shapes import shape
+        from bench_lib.convolution.shapes import shape
         made = load(sys.argv[1]).convolution(shape("3x3-67-131-28"), 2, Precision.TF32, "nchw")
         on, off = made.choose(Tuning.ON), made.choose(Tuning.OFF)
         found = [[str(a), a.seconds, a.deterministic] for a in on] + [[str(a), a.seconds] for a in off]
@@ -251,9 +251,10 @@ def test_the_real_cudnn_takes_the_descriptors():
     except Unavailable as error:
         pytest.skip(str(error))
     code = """
-        import bench_lib.cudnn as module
-        from bench_lib import cudnn_libraries, stacks
-        from bench_lib.shapes import SHAPES
+        import bench_lib.convolution.cudnn as module
+        from bench_lib.convolution import cudnn_libraries
+        from bench_lib.stacking import stacks
+        from bench_lib.convolution.shapes import SHAPES
         cdll = cudnn_libraries.load(cudnn_libraries.locate_cudnn(stacks.HERE))
         class WithoutGpu(Cudnn):
             def call(self, name, *arguments):
@@ -271,6 +272,6 @@ def test_the_real_cudnn_takes_the_descriptors():
 
 
 def test_the_struct_is_as_cudnn_declares_it():
-    from bench_lib import cudnn
+    from bench_lib.convolution import cudnn
 
     assert ctypes.sizeof(cudnn._Perf) == 48  # cudnn_cnn.h on a 64-bit system

@@ -158,9 +158,9 @@ def test_the_words_of_both_are_words_of_the_command(job: dict, monkeypatch: pyte
     (line,) = re.findall(r"campaign\.sbatch (--.*)", readme)
     app = typer.Typer()
     app.command()(measuring.run)
-    monkeypatch.setattr("bench_lib.target.Target.check", lambda _: None)
+    monkeypatch.setattr("bench_lib.running.target.Target.check", lambda _: None)
     plans: list = []
-    monkeypatch.setattr("bench_lib.campaign.run", lambda plan, _: plans.append(plan) or 0)
+    monkeypatch.setattr("bench_lib.campaigns.campaign.run", lambda plan, _: plans.append(plan) or 0)
     for words in (container["args"], shlex.split(line)):
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output

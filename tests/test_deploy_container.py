@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench_lib import stacks
+from bench_lib.stacking import stacks
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "container"

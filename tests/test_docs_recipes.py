@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from plugin_runs import Runs
 
-from bench_lib import stacks
 from bench_lib.claims import judged
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY
-from bench_lib.timer import MAX_QUEUED_CALLS
+from bench_lib.stacking import stacks
+from bench_lib.timing.timer import MAX_QUEUED_CALLS
 
 ROOT = Path(__file__).parents[1]
 

@@ -14,9 +14,9 @@ from bench_lib.doctor.finding import State
 from bench_lib.doctor.host import available_nbytes, cpu_quota, host, jupyter
 from bench_lib.doctor.snapshot import GIB, Snapshot
 from bench_lib.doctor.variables import variables
-from bench_lib.environments import Environment
 from bench_lib.errors import UsageError
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.stacking.environments import Environment
+from bench_lib.stacking.stacks import HERE, StackEntry
 
 SOON_SECONDS = 4.0  # until a child that hangs is ended; the others are asked with time to spare
 TORCH = """

@@ -6,13 +6,13 @@ import re
 import cuda_headers
 import pytest
 
-from bench_lib.c_library import Library
-from bench_lib.driver_calls import SIGNATURES
+from bench_lib.device.c_library import Library
+from bench_lib.device.driver_calls import SIGNATURES
 from bench_lib.errors import Unavailable
 
 
 def describe():
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
 
     found = Driver.load()
     info = found.describe()
@@ -32,7 +32,7 @@ def test_a_mig_slice_has_a_mig_uuid(on_fake_gpu):
 
 
 def error_of_describe():
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
     from bench_lib.errors import CudaGainsError
 
     try:
@@ -68,7 +68,7 @@ def test_a_function_the_library_lacks_is_unavailable():
 
 
 def waits(asked):
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
 
     return Driver.load().open(wait=asked).wait
 
@@ -83,7 +83,7 @@ def test_a_context_that_was_there_tells_how_it_really_waits(on_fake_gpu):
 
 
 def unknown_wait():
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
     from bench_lib.errors import UsageError
 
     try:
@@ -102,8 +102,8 @@ def spun_seconds(cycles):
     from ctypes import c_uint64
     from time import perf_counter
 
-    from bench_lib import kernels
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     spin = context.function(context.load(kernels.cubin(context).data), "spin")
@@ -124,7 +124,7 @@ def test_events_take_device_time_and_waiting_waits(on_fake_gpu):
 def memory_round_trip():
     import ctypes
 
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     stream, data = context.stream(), bytes(range(256)) * 16
@@ -149,7 +149,7 @@ def test_memory_is_copied_and_set(on_fake_gpu):
 
 
 def codes_of_failures():
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
     from bench_lib.errors import CudaError
 
     context = Driver.load().open()
@@ -177,8 +177,8 @@ def test_failures_carry_their_codes(on_fake_gpu):
 
 
 def after_a_sticky_error():
-    from bench_lib import kernels
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.driver import Driver
     from bench_lib.errors import CudaError
 
     context = Driver.load().open()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import wheels
 
-from bench_lib import elf
 from bench_lib.errors import UsageError
+from bench_lib.identity import elf
 
 SOURCE = """
 int given; int offered(void);

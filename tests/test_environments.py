@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench_lib import environments, stacks
 from bench_lib.errors import Refused, UsageError
+from bench_lib.stacking import environments, stacks
 
 PATH = '["packed"]\nkind = "path"\nfolder = "packed"\ndeclared = { cudart = "11.8" }\n'
 ACTIVATE = """

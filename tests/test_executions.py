@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench_lib import executions
+from bench_lib.compiling import executions
+from bench_lib.compiling.executions import kept_warnings, measure, told
+from bench_lib.compiling.training import Setup
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, WrongResult
-from bench_lib.executions import kept_warnings, measure, told
 from bench_lib.model import Policy, Timing
-from bench_lib.precision import Precision
-from bench_lib.training import Setup
-from bench_lib.turns import HostClock
+from bench_lib.timing.turns import HostClock
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -99,8 +99,8 @@ def test_a_wrong_result_gets_no_timing(monkeypatch):
     def careless(torch, model, execution, device):
         return model if execution == "eager" else lambda images: model(images).roll(1, dims=1)
 
-    monkeypatch.setattr("bench_lib.training.compiled", careless)
-    monkeypatch.setattr("bench_lib.training.check_compiled", lambda *_: None)
+    monkeypatch.setattr("bench_lib.compiling.training.compiled", careless)
+    monkeypatch.setattr("bench_lib.compiling.training.check_compiled", lambda *_: None)
     found = run(names=["eager", "compiled"])
     assert isinstance(found["compiled"], WrongResult)
     assert len(found["eager"]["step"].seconds) == 2
@@ -108,7 +108,7 @@ def test_a_wrong_result_gets_no_timing(monkeypatch):
 
 def test_a_compilation_that_did_not_happen_is_an_error(monkeypatch):
     """What an older torch does when TORCH_COMPILE_DISABLE is set: nothing, in silence."""
-    monkeypatch.setattr("bench_lib.training.compiled", lambda torch, model, *_: model)
+    monkeypatch.setattr("bench_lib.compiling.training.compiled", lambda torch, model, *_: model)
     found = run(names=["eager", "compiled"])
     assert "0 graphs" in str(found["compiled"])
 

@@ -5,10 +5,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from bench_lib import stacks
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable, WrongResult
 from bench_lib.exporting import agreement, exporter, networks
 from bench_lib.exporting.exporter import TORCHSCRIPT, Exporter
+from bench_lib.stacking import stacks
 
 NEEDED = ("torch", "torchvision", "onnx", "onnxruntime", "onnxscript")
 

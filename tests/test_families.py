@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench_lib import families
 from bench_lib.errors import UsageError
+from bench_lib.stacking import families
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 from plugin_runs import INI
 from rich.console import Console
 
-from bench_lib import campaign, journal
-from bench_lib.campaign import Plan
+from bench_lib.campaigns import campaign
+from bench_lib.campaigns.campaign import Plan
+from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
 
 FILE = """
@@ -87,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_whatever_a_case_does_the_next_one_is_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIDS", str(folder / "pids"))
-    monkeypatch.setattr("bench_lib.watch._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("bench_lib.campaigns.watch._GRACE_SECONDS", 0.5)
     monkeypatch.setattr("bench_lib.faults.output.LOG_NBYTES", 4 << 20)
     output = io.StringIO()
     assert campaign.run(plan(folder), Console(file=output, width=200)) == 1

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import compare, sides
 from bench_lib.claims import judged, pages
-from bench_lib.family_data import medians, of_family
+from bench_lib.comparing import compare, sides
+from bench_lib.drawing.family_data import medians, of_family
 from bench_lib.model import Change
 
 ROOT = Path(__file__).parents[1]

@@ -20,10 +20,13 @@ import synthetic
 from plugin_runs import Runs
 from typer.testing import CliRunner
 
-from bench_lib import compare, journal, merge, schema, sides, store
+from bench_lib import schema
+from bench_lib.campaigns import merge
 from bench_lib.cli import app
+from bench_lib.comparing import compare, sides, store
 from bench_lib.errors import UsageError
-from bench_lib.journal import Journal
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Journal
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Measurement, RunInfo, Series, Status
 
@@ -93,7 +96,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow.parquet as pq
-from bench_lib import journal
+from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
 whole, at = pq.write_table, int(sys.argv[2])
 def write_half(data, stream, **options):
@@ -132,7 +135,7 @@ def test_a_kill_in_the_middle_of_a_parquet_file_loses_nothing(tmp_path: Path, at
 def test_a_table_that_does_not_fit_leaves_no_part_of_it(tmp_path: Path) -> None:
     """A file size limit stands for a full disk, as every user can have one."""
     code = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom bench_lib import journal\n"
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom bench_lib.journaling import journal\n"
         "from bench_lib.layout import CampaignFolder\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "folder = CampaignFolder(Path(sys.argv[1]), 'c')\n"

@@ -19,12 +19,14 @@ import synthetic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench_lib import journal, merge, store
+from bench_lib.campaigns import merge
+from bench_lib.campaigns.watch import Watchdog
+from bench_lib.comparing import store
 from bench_lib.errors import CudaGainsError, DataError, UsageError
 from bench_lib.faults import seals
+from bench_lib.journaling import journal
 from bench_lib.layout import TABLES, CampaignFolder
-from bench_lib.stacks import load_stacks
-from bench_lib.watch import Watchdog
+from bench_lib.stacking.stacks import load_stacks
 
 Damage = Callable[[random.Random, bytearray], None]
 

@@ -7,12 +7,15 @@ import synthetic
 from figures import in_one_line
 from typer.testing import CliRunner
 
-from bench_lib import cli, gallery, report, sides, store
+from bench_lib import cli
 from bench_lib.commands import reading
-from bench_lib.compare import compare
+from bench_lib.comparing import sides, store
+from bench_lib.comparing.compare import compare
+from bench_lib.drawing import gallery
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
-from bench_lib.page import Chart
+from bench_lib.pages import report
+from bench_lib.pages.page import Chart
 from bench_lib.sections import metrics
 
 SETUP = {"mode": "train", "batch": 128, "precision": "bf16", "layout": "nchw", "metric": "step"}

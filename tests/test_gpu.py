@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
+from bench_lib.device.gpu import lock
 from bench_lib.errors import Refused
-from bench_lib.gpu import lock
 
 
 def look():
     import dataclasses
     from pathlib import Path
 
-    from bench_lib.gpu import detect
+    from bench_lib.device.gpu import detect
 
     found = dataclasses.asdict(detect())
     return [found, "libcuda.so" in Path("/proc/self/maps").read_text()]
@@ -61,7 +61,7 @@ def test_detect_survives_a_driver_that_dies(on_fake_gpu):
 def look_at_a_dead_driver():
     from time import perf_counter
 
-    from bench_lib.gpu import detect
+    from bench_lib.device.gpu import detect
 
     start = perf_counter()
     return [detect(timeout_seconds=0.5).reason, perf_counter() - start]
@@ -74,7 +74,7 @@ def test_detect_does_not_wait_for_ever(on_fake_gpu):
 
 
 def open_gpu(wait):
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
     gpu = Gpu.open(wait=wait, telemetry=False)
     seen = [gpu.context.wait, gpu.context.name, gpu.event_overhead(), gpu.telemetry.read().sm_clock_mhz]
@@ -92,8 +92,8 @@ def held_and_free():
     """Seconds between two events around two launches that the host submits 5 ms apart."""
     import time
 
-    from bench_lib import kernels
-    from bench_lib.gpu import Gpu
+    from bench_lib.device import kernels
+    from bench_lib.device.gpu import Gpu
 
     gpu = Gpu.open()
     context = gpu.context
@@ -125,7 +125,7 @@ def test_a_hold_keeps_the_hosts_gaps_out_of_device_time(on_fake_gpu):
 def forgotten_hold():
     import time
 
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
     gpu = Gpu.open()
     start = time.perf_counter()
@@ -151,7 +151,7 @@ def test_a_hold_is_bounded_and_tells(on_fake_gpu):
 
 
 def flush_seconds():
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
     gpu = Gpu.open()
     seen = []
@@ -176,8 +176,8 @@ def test_a_flush_writes_twice_the_l2_and_never_the_same(on_fake_gpu):
 
 
 def marks_twice():
+    from bench_lib.device.gpu import Gpu
     from bench_lib.errors import CudaError
-    from bench_lib.gpu import Gpu
 
     gpu = Gpu.open()
     start, end = gpu.record(), gpu.record()
@@ -196,7 +196,7 @@ def test_a_mark_serves_one_pair(on_fake_gpu):
 
 
 def events_made():
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
     gpu = Gpu.open()
     made = []
@@ -219,8 +219,8 @@ def test_without_a_driver_opening_is_unavailable(on_fake_gpu, tmp_path):
 
 
 def opening():
+    from bench_lib.device.gpu import Gpu
     from bench_lib.errors import CudaGainsError
-    from bench_lib.gpu import Gpu
 
     try:
         Gpu.open()
@@ -233,7 +233,7 @@ def opening():
 UUID = "GPU-fa0a1a2a-3a4a-5a6a-7a8a-9aaabacada00"
 HOLDER = """
 import sys
-from bench_lib.gpu import lock
+from bench_lib.device.gpu import lock
 kept = lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

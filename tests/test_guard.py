@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import guard, watch
-from bench_lib.watch import Watchdog
+from bench_lib.campaigns import watch
+from bench_lib.campaigns.watch import Watchdog
+from bench_lib.processes import guard
 
 # Starts a grandchild that hides: a session of its own, its parent gone, deaf to SIGTERM.
 FORKS = """
@@ -87,7 +88,7 @@ def test_what_hangs_and_all_it_started_is_ended(tmp_path: Path) -> None:
 
 def test_kill_9_of_the_parent_takes_children_and_their_children_along(tmp_path: Path) -> None:
     code = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom bench_lib import watch\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom bench_lib.campaigns import watch\n"
         f"watch.start([sys.executable, '-c', {SLEEPS!r}, sys.argv[1]], os.environ, Path(sys.argv[2]))\n"
         "time.sleep(60)"
     )

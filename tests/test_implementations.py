@@ -8,10 +8,10 @@ import pytest
 import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
-from bench_lib import compare, sides
+from bench_lib.comparing import compare, sides
+from bench_lib.comparing.rates import peak_teraflops, rates
+from bench_lib.comparing.store import load
 from bench_lib.model import Case, Series, Timing
-from bench_lib.rates import peak_teraflops, rates
-from bench_lib.store import load
 
 RNG = np.random.default_rng(7)
 MACHINE = Machine()

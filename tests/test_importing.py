@@ -11,15 +11,15 @@ import pytest
 from synthetic import SyntheticCase, write_campaign
 from typer.testing import CliRunner
 
-from bench_lib import sides, store
 from bench_lib.busbw import algbw, busbw, factor
+from bench_lib.campaigns.merge import merge
 from bench_lib.cli import app
-from bench_lib.compare import compare
+from bench_lib.comparing import sides, store
+from bench_lib.comparing.compare import compare
 from bench_lib.errors import CudaGainsError, DataError, UsageError
 from bench_lib.importing import formats, nccl_tests
 from bench_lib.importing.found import Source
 from bench_lib.importing.writing import import_file
-from bench_lib.merge import merge
 from bench_lib.model import Case, Change, Status
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -7,9 +7,11 @@ import pytest
 import synthetic
 from synthetic import EPOCH, Machine, Noise, SyntheticCase
 
-from bench_lib import charts, compare, installations, report, sides
+from bench_lib.comparing import compare, installations, sides
+from bench_lib.comparing.verdicts import NOT_INTERLEAVED
+from bench_lib.drawing import charts
 from bench_lib.model import Case, Change
-from bench_lib.verdicts import NOT_INTERLEAVED
+from bench_lib.pages import report
 
 CASE = SyntheticCase(Case("launch", "op"), margin=0.02, quantities={"balance": -1.0})
 CANARY = synthetic.canaries()[0]

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from bench_lib import journal, merge
+from bench_lib.campaigns import merge
 from bench_lib.errors import DataError
-from bench_lib.journal import Journal
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Identity, Measurement, RunInfo, Series, Status
 

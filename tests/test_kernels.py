@@ -8,7 +8,7 @@ import sys
 import pytest
 from assembling import assembled
 
-from bench_lib import kernels
+from bench_lib.device import kernels
 
 NAMES = ("empty", *(f"args_{nbytes}" for nbytes in (8, 64, 512, 4096)), "spin", "hold", "fill")
 
@@ -34,8 +34,8 @@ def test_filled_words_are_never_zero_and_differ():
 def fills_as_promised(n):
     from ctypes import c_uint32, c_uint64
 
-    from bench_lib import kernels
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     fill = context.function(context.load(kernels.cubin(context).data), "fill")
@@ -53,8 +53,8 @@ def test_fill_writes_what_filled_says(on_fake_gpu):
 def makes_cubins(folder):
     from pathlib import Path
 
-    from bench_lib import kernels
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels
+    from bench_lib.device.driver import Driver
 
     context = Driver.load().open()
     loose = kernels.cubin(context)
@@ -82,7 +82,7 @@ def test_the_first_cubin_of_a_campaign_stays(on_fake_gpu, tmp_path):
 RACE = """
 import sys
 from pathlib import Path
-from bench_lib import kernels
+from bench_lib.device import kernels
 data = sys.argv[2].encode() * 100_000
 sys.stdin.readline()
 kernels._keep(data, Path(sys.argv[1]))

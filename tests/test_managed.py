@@ -9,9 +9,9 @@ import fake_managed as fake
 import pytest
 from fake_cuda import compiler
 
-from bench_lib.cudart import Runtime
+from bench_lib.device.cudart import Runtime
 from bench_lib.errors import CudaError, Unavailable, UsageError
-from bench_lib.managed import GIB, Advice, Managed, form
+from bench_lib.memory.managed import GIB, Advice, Managed, form
 
 OLD, V2, NEW = ("11.8", "12.1"), ("12.2", "12.4"), ("13.0", "13.5")
 DEVICE, HOST = 1, 2  # cudaMemLocationType
@@ -121,8 +121,8 @@ def test_the_real_runtime_here_has_the_names_of_its_form(folder):
     if library is None:
         pytest.skip("no libcudart of CUDA 12 or 13 is installed here")
     code = (
-        "import sys; from pathlib import Path; from bench_lib.cudart import Runtime\n"
-        "from bench_lib.managed import form\n"
+        "import sys; from pathlib import Path; from bench_lib.device.cudart import Runtime\n"
+        "from bench_lib.memory.managed import form\n"
         "runtime = Runtime.load(Path(sys.argv[1])); chosen = form(runtime.version)\n"
         "print(all(map(runtime.address, (chosen.prefetch, chosen.advise))))"
     )

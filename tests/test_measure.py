@@ -5,11 +5,11 @@ import math
 
 import pytest
 
+from bench_lib.device.telemetry import Lost, Reading
 from bench_lib.errors import CaseTimeout, CudaGainsError
-from bench_lib.measure import Warn, checked, measure
 from bench_lib.model import Flag, Policy, Timing, Work
-from bench_lib.telemetry import Lost, Reading
-from bench_lib.timer import Fake, Host, Sample
+from bench_lib.timing.measure import Warn, checked, measure
+from bench_lib.timing.timer import Fake, Host, Sample
 
 POLICY = Policy("test", samples=12, budget_seconds=10.0, warmup_seconds=0.1, max_warmup_seconds=1.0)
 NO_WARMUP = Policy("bare", samples=12, budget_seconds=10.0, warmup_seconds=0.0, max_warmup_seconds=0.0)

@@ -9,12 +9,12 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line
 
-from bench_lib import compare, sides, store
+from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.replicates import replicates
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.memory_charts import exchange, migration
 from bench_lib.errors import UsageError
-from bench_lib.memory_charts import exchange, migration
 from bench_lib.model import Case, Timing, Work
-from bench_lib.replicates import replicates
-from bench_lib.store import Data
 
 MIB = 1 << 20
 RATES = {"faults": 7e9, "prefetch": 50e9, "pinned": 55e9, "pageable": 10e9}  # bytes a second

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from bench_lib import journal, merge
+from bench_lib.campaigns import merge
 from bench_lib.cli import app
 from bench_lib.errors import DataError, Refused, UsageError
-from bench_lib.journal import Journal
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Journal
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Identity, Measurement, RunInfo, Series, Status, Work
 

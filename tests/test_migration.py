@@ -9,10 +9,10 @@ import pytest
 from assembling import ptxas
 from fake_cuda import compiler
 
-from bench_lib import memory_kernels, memory_mode
 from bench_lib.errors import Unavailable
-from bench_lib.migration import ORDERS, page_order
-from bench_lib.param_swap import Shape
+from bench_lib.memory import memory_kernels, memory_mode
+from bench_lib.memory.migration import ORDERS, page_order
+from bench_lib.memory.param_swap import Shape
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,12 @@ def on_moving_gpu(on_fake_gpu, built, tmp_path):
 
 # What the functions below begin with, as each runs in a process of its own.
 def begin():
-    from bench_lib import kernels, memory_kernels
-    from bench_lib.cudart import Runtime, loaded_or_default
-    from bench_lib.gpu import Gpu
-    from bench_lib.managed import Managed
-    from bench_lib.migration import Block, MemoryKernels
+    from bench_lib.device import kernels
+    from bench_lib.device.cudart import Runtime, loaded_or_default
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.memory import memory_kernels
+    from bench_lib.memory.managed import Managed
+    from bench_lib.memory.migration import Block, MemoryKernels
 
     gpu = Gpu.open()
     managed = Managed(Runtime.load(loaded_or_default()))
@@ -77,7 +78,7 @@ def every_move(mode):
     sys.path.insert(0, "tests")
     from test_migration import begin
 
-    from bench_lib.moves import ADVICE, Moves
+    from bench_lib.memory.moves import ADVICE, Moves
 
     block, managed, kernels = begin()
     moves = Moves(block, managed, kernels, mode)
@@ -121,9 +122,9 @@ def planted(what, shown):
     sys.path.insert(0, "tests")
     from test_migration import begin
 
-    from bench_lib import migration
     from bench_lib.errors import WrongResult
-    from bench_lib.moves import Moves
+    from bench_lib.memory import migration
+    from bench_lib.memory.moves import Moves
 
     block, managed, kernels = begin()
     if not shown:
@@ -165,7 +166,7 @@ def moves_that_do_nothing():
     from test_migration import begin
 
     from bench_lib.errors import WrongResult
-    from bench_lib.moves import Moves
+    from bench_lib.memory.moves import Moves
 
     block, managed, kernels = begin()
     moves = Moves(block, managed, kernels, "uvm")
@@ -197,8 +198,8 @@ def chains():
     sys.path.insert(0, "tests")
     from test_migration import begin
 
-    from bench_lib.chains import FaultChain, reach
     from bench_lib.errors import WrongResult
+    from bench_lib.memory.chains import FaultChain, reach
 
     block, _, kernels = begin()
     found = []
@@ -237,7 +238,7 @@ def swaps(prefetch_works):
     sys.path.insert(0, "tests")
     from test_migration import begin
 
-    from bench_lib import param_swap
+    from bench_lib.memory import param_swap
 
     _, managed, kernels = begin()
     before = managed.nbytes

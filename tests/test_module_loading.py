@@ -11,12 +11,12 @@ import fake_cudnn
 import pyarrow.parquet as pq
 import pytest
 
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.errors import CaseTimeout, Crashed, CudaGainsError, NotApplicable, WrongResult
 from bench_lib.module_loading import children, steps
 from bench_lib.module_loading.children import Children
 from bench_lib.module_loading.watch import Watch
-from bench_lib.stacks import HERE, StackEntry
-from bench_lib.telemetry import Telemetry
+from bench_lib.stacking.stacks import HERE, StackEntry
 
 ROOT = Path(__file__).parents[1]
 UUID = "GPU-fa0a1a2a-3a4a-5a6a-7a8a-9aaabacada00"

@@ -12,9 +12,9 @@ import fake_cuda as fake
 import numpy as np
 import pytest
 
-from bench_lib import native
+from bench_lib.device import native
+from bench_lib.device.native import Call
 from bench_lib.errors import CudaError, UsageError
-from bench_lib.native import Call
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_uint64] * native.PARAMETERS)
 
@@ -157,7 +157,7 @@ def test_nothing_compiles_for_another_function():
 
 
 def test_compiled_loops_are_kept_on_disk(tmp_path):
-    code = "from bench_lib import native as n; n.overhead(); print(n._burst.stats.cache_hits.total())"
+    code = "from bench_lib.device import native as n; n.overhead(); print(n._burst.stats.cache_hits.total())"
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     hits = [
         subprocess.run(
@@ -208,7 +208,7 @@ def without_numba():
     from bench_lib.errors import Unavailable
 
     try:
-        import bench_lib.native  # noqa: F401
+        import bench_lib.device.native  # noqa: F401
     except Unavailable as error:
         return str(error)
 
@@ -227,10 +227,10 @@ def launch_costs(paths):
 
     import numpy as np
 
-    from bench_lib import kernels, native
-    from bench_lib.cudart import Runtime
-    from bench_lib.driver import Driver
-    from bench_lib.native import Call
+    from bench_lib.device import kernels, native
+    from bench_lib.device.cudart import Runtime
+    from bench_lib.device.driver import Driver
+    from bench_lib.device.native import Call
 
     context = Driver.load().open()
     stream, cubin, one = context.stream(), kernels.cubin(context), 1 | 1 << 32
@@ -262,10 +262,10 @@ def test_a_slow_runtime_is_seen_and_a_launch_waits_for_its_kernel(on_fake_gpu, f
 
 
 def failing_launch():
-    from bench_lib import kernels, native
-    from bench_lib.driver import Driver
+    from bench_lib.device import kernels, native
+    from bench_lib.device.driver import Driver
+    from bench_lib.device.native import Call
     from bench_lib.errors import CudaError
-    from bench_lib.native import Call
 
     context = Driver.load().open()
     empty = context.function(context.load(kernels.cubin(context).data), "empty")

@@ -10,7 +10,6 @@ import fake_nccl
 import numpy as np
 import pytest
 
-from bench_lib import stacks
 from bench_lib.collectives import pattern
 from bench_lib.collectives.asked import OPS, Collective, calls, sizes
 from bench_lib.collectives.sweep import Faults, doubts
@@ -18,7 +17,8 @@ from bench_lib.errors import Crashed, NotApplicable, Unavailable, UsageError, Wr
 from bench_lib.nccl import found
 from bench_lib.nccl.library import Nccl, version_text, versions
 from bench_lib.nccl.log import Choice, choices
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 # --- the signatures, against NVIDIA's own header
 

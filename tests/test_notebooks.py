@@ -9,7 +9,9 @@ import nbformat
 import pytest
 from synthetic import write_campaign
 
-from bench_lib import cells, gallery, sides
+from bench_lib.comparing import sides
+from bench_lib.drawing import gallery
+from bench_lib.pages import cells
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -50,7 +52,7 @@ def test_a_notebook_is_stored_bare_and_opens_with_its_parameters(path):
     first, second, *_ = code(notebook)
     assert first.metadata["tags"] == ["parameters"]
     assert all(isinstance(node, ast.Assign) for node in ast.parse(first.source).body)
-    assert second.source == "from bench_lib import cells"
+    assert second.source == "from bench_lib.pages import cells"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -9,8 +9,8 @@ import pytest
 import synthetic
 from plugin_runs import Runs
 
-from bench_lib import sides
-from bench_lib.compare import compare
+from bench_lib.comparing import sides
+from bench_lib.comparing.compare import compare
 from bench_lib.errors import UsageError
 from bench_lib.observing import ranges
 

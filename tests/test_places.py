@@ -11,16 +11,18 @@ import fsspec
 import pytest
 from synthetic import cases, write_campaign
 
-from bench_lib import asked, merge, store
-from bench_lib.campaign_rounds import next_index
-from bench_lib.campaign_sharing import Sharing
+from bench_lib.campaigns import merge
+from bench_lib.campaigns.campaign_rounds import next_index
+from bench_lib.campaigns.campaign_sharing import Sharing
+from bench_lib.campaigns.plan import Plan
+from bench_lib.comparing import store
 from bench_lib.errors import Unreachable, UsageError
 from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.pages import asked
 from bench_lib.places import address, mirror, reading, writing
 from bench_lib.places.address import Address
 from bench_lib.places.mirror import Mirror
 from bench_lib.places.place import Place
-from bench_lib.plan import Plan
 
 SMALL: dict[str, Any] = {"measured": cases(1), "samples": 2}
 SECRET = "wJalrXUtnFEMI"

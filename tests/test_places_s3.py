@@ -27,7 +27,7 @@ from test_campaign import Kit
 from test_folders import counting_opens
 from typer.testing import CliRunner
 
-from bench_lib import campaign
+from bench_lib.campaigns import campaign
 from bench_lib.cli import app
 from bench_lib.errors import UsageError
 from bench_lib.layout import TABLES
@@ -103,7 +103,7 @@ import os, sys
 os.environ["XDG_CACHE_HOME"] = sys.argv[1]
 from pathlib import Path
 from rich.console import Console
-from bench_lib.campaign import Plan, run
+from bench_lib.campaigns.campaign import Plan, run
 from bench_lib.places import address
 here, where = Path(sys.argv[2]), address.parse(sys.argv[3])
 plan = Plan(

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from plugin_runs import INI
 
-from bench_lib import native, stats
+from bench_lib.comparing import stats
+from bench_lib.device import native
 from bench_lib.model import Change
 
 ITERATIONS = 60_000  # about 0.1 ms: shorter than the time slice that a busy machine gives a process
@@ -26,7 +27,7 @@ QUIET = {"same", "unclear"}  # an effect within the margin is shown to be small,
 BENCH = """
 import os
 import pytest
-from bench_lib import native
+from bench_lib.device import native
 FAMILY = "spin"
 
 @pytest.mark.margin(0.02, percent=2)

@@ -8,7 +8,7 @@ import time
 import pytest
 from plugin_runs import Runs
 
-from bench_lib import journal
+from bench_lib.journaling import journal
 
 SLOW = """
 import time
@@ -197,7 +197,7 @@ def test_a_process_that_is_measured_leaves_a_live_journal(runs: Runs):
         "def bench_a(bench):\n    bench.record(Series((1.0,)))\n"
         "def bench_b(bench):\n"
         "    from pathlib import Path\n"
-        "    from bench_lib import journal\n"
+        "    from bench_lib.journaling import journal\n"
         "    (path,) = Path('results').rglob('*.jsonl')\n"
         "    assert journal.is_live(path)\n"
         "    events = [e['event'] for e in journal.read(path)]\n"

@@ -10,7 +10,7 @@ from plugin_runs import Runs
 
 DEVICE = """
 def empty(gpu):
-    from bench_lib import kernels
+    from bench_lib.device import kernels
     context = gpu.context
     function = context.function(context.load(kernels.cubin(context).data), "empty")
     return lambda: context.launch(function, (1, 1, 1), (1, 1, 1), (), gpu.stream)

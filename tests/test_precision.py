@@ -5,9 +5,9 @@ import copy
 import pytest
 import stub_torch
 
+from bench_lib.convolution.precision import Precision, autocast, check_supported, in_precision
+from bench_lib.convolution.tuning import Tuning, in_tuning, without_cudnn
 from bench_lib.errors import NotApplicable, Unavailable, UsageError
-from bench_lib.precision import Precision, autocast, check_supported, in_precision
-from bench_lib.tuning import Tuning, in_tuning, without_cudnn
 
 WITH_NEWER = stub_torch.VERSIONS[2:]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import preflight
-from bench_lib.gpu import Detected
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.device.gpu import Detected
+from bench_lib.running import preflight
+from bench_lib.stacking.stacks import HERE, StackEntry
 
 H200 = Detected(True, uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0", driver_version="13.0")
 B200 = Detected(True, uuid="GPU-1", name="NVIDIA B200", compute_capability="10.0", driver_version="13.0")

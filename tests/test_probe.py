@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import libraries, machine, probe
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.identity import libraries, machine, probe
+from bench_lib.stacking.stacks import HERE, StackEntry
 
 
 def lay(root, files):
@@ -140,8 +140,8 @@ def in_child(code, **environment):
 REPORT = """
 import ctypes, json, os, sys
 from pathlib import Path
-from bench_lib import probe
-from bench_lib.stacks import HERE, StackEntry
+from bench_lib.identity import probe
+from bench_lib.stacking.stacks import HERE, StackEntry
 for path in sys.path_to_load:
     ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
 kind = StackEntry(sys.stack_name, "cudart") if sys.stack_name != "here" else HERE
@@ -158,7 +158,7 @@ def stack_facts(paths, stack="here", **environment):
 def runtimes(fake_cuda, fake_wheels, tmp_path):
     """An environment, and its cache holding two runtimes."""
     code = (
-        "import json; from pathlib import Path; from bench_lib.stacks import *;"
+        "import json; from pathlib import Path; from bench_lib.stacking.stacks import *;"
         "pins = {'11.8': 'nvidia-cuda-runtime-cu11==11.8.89', '12.4': 'nvidia-cuda-runtime-cu12==12.4.127'};"
         f"wheels = Path({str(fake_wheels)!r});"
         "print(json.dumps({v: str(cached_library(StackEntry('cudart-' + v, 'cudart', (r,)), wheels)) "
@@ -195,7 +195,8 @@ def test_the_real_libraries_say_their_versions():
     places = [place for p in sys.path if (place := Path(p) / "nvidia").is_dir()]
     if not all(any(any(place.rglob(pattern)) for place in places) for pattern in patterns):
         pytest.skip("the CUDA libraries of torch are not installed here")
-    code = "import torch, json; from bench_lib import libraries; from bench_lib.stacks import HERE;"
+    code = "import torch, json; from bench_lib.identity import libraries;"
+    code += "from bench_lib.stacking.stacks import HERE;"
     code += "print(json.dumps({k: v for k, v in libraries.facts(HERE).items() if k.endswith('version')}))"
     facts = in_child(code)
     assert int(facts["cublas.version"].split(".")[0]) >= 11
@@ -272,7 +273,7 @@ def test_identity_without_a_gpu():
 
 def test_probing_imports_no_library_of_its_own():
     code = (
-        "import sys, json; from bench_lib import probe; from bench_lib.stacks import HERE\n"
+        "import sys, json; from bench_lib.identity import probe; from bench_lib.stacking.stacks import HERE\n"
         "probe.identity(HERE)\n"
         "heavy = {'torch', 'cupy', 'numba', 'triton', 'pandas', 'pynvml'}\n"
         "print(json.dumps(sorted(set(sys.modules) & heavy)))"

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib import store
+from bench_lib.comparing import store
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Timing
 from bench_lib.process_charts.once import once

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import promises
-from bench_lib.stacks import HERE, StackEntry, agrees
+from bench_lib.identity import promises
+from bench_lib.stacking.stacks import HERE, StackEntry, agrees
 
 DECLARED = {"torch": "2.6.0+cu124", "torch.cuda": "12.4", "cudart": "12.4", "cudnn": "9.1.0"}
 ENTRY = StackEntry("cu124", "venv", declared=DECLARED)

@@ -28,7 +28,7 @@ from bench_lib.ranks.member import Facts, Place, Spec
 from bench_lib.ranks.seat import Lost
 from bench_lib.ranks.timing import Sampled, slowest, slowest_of_each
 from bench_lib.ranks.world import World
-from bench_lib.timer import Sample
+from bench_lib.timing.timer import Sample
 
 SECONDS = 30.0
 
@@ -129,7 +129,7 @@ import threading
 import rank_handlers
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
-from bench_lib.worker import Worker
+from bench_lib.processes.worker import Worker
 if __name__ == "__main__":
     ranks = [Ranks(World(), rank_handlers.make, size=2, backend=backend) for backend in ("", "gloo")]
     worker = Worker(rank_handlers.make_worker)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import Unavailable, WrongResult
 from bench_lib.model import Policy, Series
-from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.world import World
 from bench_lib.ranks_steps import arms, cases, measuring, trainer

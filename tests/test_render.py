@@ -7,11 +7,12 @@ import math
 import pytest
 from rich.console import Console
 
-from bench_lib import render, screen, terminal, units
+from bench_lib import screen, units
 from bench_lib.formats import openmetrics
 from bench_lib.html import writer
 from bench_lib.model import CaseChange, Change, Comparison, Difference
-from bench_lib.page import Section, Table
+from bench_lib.pages import render, terminal
+from bench_lib.pages.page import Section, Table
 from bench_lib.sections import cases
 
 HOSTILE = "bell\x07[red]|`x`_<b>\x1b[31m\nnext"

@@ -10,13 +10,14 @@ import pytest
 import synthetic
 from markdown_it import MarkdownIt
 
-from bench_lib import compare, page, report, sides, store
+from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
 from bench_lib.model import Change, Comparison, Flag, Status
-from bench_lib.page import Bullets, Code, Section, Table
-from bench_lib.report import Subject
+from bench_lib.pages import page, report
+from bench_lib.pages.page import Bullets, Code, Section, Table
+from bench_lib.pages.report import Subject
 from bench_lib.sections import answer, metrics
-from bench_lib.store import Data
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "<script>alert(1)</script>|`x` **b** [a](http://e.example) &lt; $y$ @who #1 ![i](j)\n# no\n| a |"

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench_lib import residency
-from bench_lib.residency import PAGE_NBYTES, n_pages, present_pages
+from bench_lib.memory import residency
+from bench_lib.memory.residency import PAGE_NBYTES, n_pages, present_pages
 
 PAGES = 64
 

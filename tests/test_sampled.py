@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 import synthetic
 
-from bench_lib import sampled, schema, store
+from bench_lib import schema
+from bench_lib.comparing import sampled, store
 
 COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from bench_lib import schedule
+from bench_lib.campaigns import schedule
 
 NAMES = ["a", "a#2", "b", "c", "d", "e", "f"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from plugin_runs import Runs
 
-from bench_lib import probe
 from bench_lib.errors import DataError, UsageError
+from bench_lib.identity import probe
 from bench_lib.layout import CampaignFolder
-from bench_lib.stacks import StackEntry, load_stacks
+from bench_lib.stacking.stacks import StackEntry, load_stacks
 
 ROOT = Path(__file__).parents[1]
 CODE = sorted([*(ROOT / "bench_lib").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")])

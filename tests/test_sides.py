@@ -1,7 +1,7 @@
 import pytest
 import synthetic
 
-from bench_lib import sides
+from bench_lib.comparing import sides
 from bench_lib.errors import DataError, UsageError
 
 ONE = synthetic.cases(1)

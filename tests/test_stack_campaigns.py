@@ -16,8 +16,8 @@ import wheels
 from plugin_runs import INI
 from rich.console import Console
 
-from bench_lib import campaign
-from bench_lib.campaign import Plan
+from bench_lib.campaigns import campaign
+from bench_lib.campaigns.campaign import Plan
 from bench_lib.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -241,8 +241,8 @@ def bench_launch(bench, runtime, gpu, cubin):
     bench(lambda: runtime.launch(key, (1, 1, 1), (1, 1, 1), gpu.stream), timing="host")
 
 def bench_cudnn(bench, stack, gpu):
-    from bench_lib.cudnn import Cudnn
-    from bench_lib.cudnn_libraries import locate_cudnn
+    from bench_lib.convolution.cudnn import Cudnn
+    from bench_lib.convolution.cudnn_libraries import locate_cudnn
     Cudnn.load(locate_cudnn(stack), gpu.stream).close()
     bench.record(Series((1.0,)))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench_lib import stacks, stock
 from bench_lib.errors import Unavailable, UsageError
+from bench_lib.stacking import stacks, stock
 
 CUDART = """
 ["cudart-12.4"]
@@ -330,7 +330,7 @@ def test_a_failed_fetch_names_the_requirement_and_leaves_nothing(
 def test_two_processes_may_create_one_stack_at_once(home: Path) -> None:
     make_wheel(home / "wheels", b"x" * 1_000_000)
     code = (
-        "import sys; from pathlib import Path; from bench_lib import stock\n"
+        "import sys; from pathlib import Path; from bench_lib.stacking import stock\n"
         "print(stock.create('cudart-12.4', Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(home / "wheels")]

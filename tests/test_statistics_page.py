@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from bench_lib import compare, sides, stats
-from bench_lib.bridge import bridge
-from bench_lib.calibrate import calibrate
+from bench_lib.comparing import compare, sides, stats
+from bench_lib.comparing.bridge import bridge
+from bench_lib.comparing.calibrate import calibrate
 from bench_lib.model import Change
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_paired
 
-from bench_lib import stats
+from bench_lib.comparing import stats
 from bench_lib.model import Change
 
 NAN = math.nan

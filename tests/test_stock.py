@@ -9,9 +9,10 @@ import fake_cudnn
 import pytest
 import wheels
 
-from bench_lib import cache, cudart, environments, stacks, stock
-from bench_lib.cudnn_libraries import locate_cudnn
+from bench_lib.convolution.cudnn_libraries import locate_cudnn
+from bench_lib.device import cudart
 from bench_lib.errors import NotApplicable, Unavailable, UsageError
+from bench_lib.stacking import cache, environments, stacks, stock
 
 PINS = ["some-cudart==12.4.127", "some-cublas==12.4.5.8", "some-cudnn==9.1.0.70", "some-nccl==2.21.5"]
 NATIVE = f"""

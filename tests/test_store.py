@@ -10,8 +10,10 @@ import synthetic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench_lib import journal, schema, store
+from bench_lib import schema
+from bench_lib.comparing import store
 from bench_lib.errors import DataError, UsageError
+from bench_lib.journaling import journal
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Status
 

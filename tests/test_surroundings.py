@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from plugin_runs import HEAD, Runs
 
-from bench_lib import store
+from bench_lib.comparing import store
 
 NEXT = "\ndef bench_z_next(bench):\n    bench.record(Series((1.0,)))\n"
 
@@ -108,7 +108,7 @@ def bench_starts(bench):
     bench.record(Series((1.0,)))
 
 def bench_z_next(bench):
-    from bench_lib import guard
+    from bench_lib.processes import guard
     assert guard.descendants(os.getpid()) == [pytest.started.pid]
     with open("pid", "w") as stream:
         print(pytest.started.pid, file=stream)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import wheels
 
-from bench_lib import environments, stacks, stock
 from bench_lib.errors import Unavailable, UsageError
+from bench_lib.stacking import environments, stacks, stock
 
 STACKS = """
 [packed]

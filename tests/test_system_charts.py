@@ -8,10 +8,10 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib import store
+from bench_lib.comparing import store
+from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
-from bench_lib.store import Data
 from bench_lib.system_charts.allocator import TRACES, allocator, soak
 from bench_lib.system_charts.overlap import stream_overlap
 

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench_lib.model import Clocks
-from bench_lib.telemetry import (
+from bench_lib.device.telemetry import (
     ClockLog,
     Telemetry,
     clock_source,
@@ -18,6 +17,7 @@ from bench_lib.telemetry import (
     lost_core,
     steal_seconds,
 )
+from bench_lib.model import Clocks
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
 

@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from bench_lib.device.telemetry import Lost
 from bench_lib.errors import UsageError
 from bench_lib.model import Flag, Timing
-from bench_lib.telemetry import Lost
-from bench_lib.timer import Batch, Cold, Fake, Graph, Host, Native, Prepared
+from bench_lib.timing.timer import Batch, Cold, Fake, Graph, Host, Native, Prepared
 
 SUBMIT, KERNEL, FLUSH, GAP = 3e-6, 10e-6, 50e-6, 2e-6
 HOLD_LIMIT = 1.0

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from assembling import assembled
 
-from bench_lib.bench import Bench, Conditions
+from bench_lib.convolution.precision import Precision
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.errors import CudaGainsError, Unavailable, WrongResult
 from bench_lib.model import QUICK_POLICY, Case, Policy
-from bench_lib.precision import Precision
-from bench_lib.telemetry import Telemetry
+from bench_lib.processes.worker import Worker
+from bench_lib.running.bench import Bench, Conditions
 from bench_lib.tma import attention, code, copy_ptx
 from bench_lib.tma.attention import ANY, Attention, Key
 from bench_lib.tma.triton_arms import Tile
-from bench_lib.worker import Worker
 
 NAMES = {copy_ptx.name_of(way, tile): way for way in copy_ptx.WAYS for tile in copy_ptx.TILES}
 SHARED_NBYTES = 227 << 10  # that a block of a Hopper GPU can have

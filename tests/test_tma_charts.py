@@ -9,15 +9,15 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib import store
 from bench_lib.claims import judged
 from bench_lib.claims.derived import values
 from bench_lib.claims.words import Verdict
+from bench_lib.comparing import store
+from bench_lib.comparing.rates import peak_bandwidth
+from bench_lib.comparing.replicates import replicates
+from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Timing, Work
-from bench_lib.rates import peak_bandwidth
-from bench_lib.replicates import replicates
-from bench_lib.store import Data
 from bench_lib.tma_charts.attention import attention_backends
 from bench_lib.tma_charts.tiles import tma_tiles
 

@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
-from bench_lib import training
+from bench_lib.compiling import training
+from bench_lib.compiling.training import Arm, Setup, check_agrees, distance, reference
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import WrongResult
-from bench_lib.precision import Precision
-from bench_lib.training import Arm, Setup, check_agrees, distance, reference
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import wheels
 
-from bench_lib import environments, stacks, stock, venvs
 from bench_lib.errors import Unavailable, UsageError
+from bench_lib.stacking import environments, stacks, stock, venvs
 
 VENV = """
 [made]
@@ -77,7 +77,7 @@ def test_an_environment_is_made_with_the_suite_in_it_and_taken_anew_for_other_pi
     assert kit.said[-1] == "made: asking its libraries for their versions"
     assert kit.python("import sys; print(sys.prefix)") == str(folder)
     where = kit.python("import bench_lib, os; print(os.path.realpath(bench_lib.__file__))")
-    assert where == str(Path(venvs.__file__).parent / "__init__.py")  # this code, not a copy of it
+    assert where == str(Path(venvs.__file__).parents[1] / "__init__.py")  # this code, not a copy of it
     entry_points = "from importlib.metadata import entry_points as e; print(*e(name='cuda_gains'))"
     assert "bench_lib.plugin" in kit.python(entry_points)
     assert (folder / "bin/cuda-gains").is_file()
@@ -158,7 +158,7 @@ def test_an_interpreter_that_is_not_there_or_makes_none(kit: Kit) -> None:
 
 def test_what_a_kill_leaves_is_not_used_and_is_replaced(kit: Kit) -> None:
     code = (
-        "import sys; from pathlib import Path; from bench_lib import stock\n"
+        "import sys; from pathlib import Path; from bench_lib.stacking import stock\n"
         "stock.create('made', Path(sys.argv[1]), lambda line: print(line, flush=True))"
     )
     child = subprocess.Popen(

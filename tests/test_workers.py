@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from bench_lib.conv_worker import Chosen, First, Key, Steady, Walk, timing_worker
+from bench_lib.convolution.conv_worker import Chosen, First, Key, Steady, Walk, timing_worker
+from bench_lib.convolution.kernel_names import Ran, profiling_worker
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.shapes import WALK
+from bench_lib.convolution.tuned_workers import TunedWorkers, payback_batches
+from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, UsageError, WrongResult
-from bench_lib.kernel_names import Ran, profiling_worker
 from bench_lib.model import Policy, Series
-from bench_lib.precision import Precision
-from bench_lib.shapes import WALK
-from bench_lib.tuned_workers import TunedWorkers, payback_batches
-from bench_lib.tuning import Tuning
-from bench_lib.worker import Worker
+from bench_lib.processes.worker import Worker
 
 torch = pytest.importorskip("torch")
 

@@ -11,10 +11,11 @@ import pytest
 import synthetic
 from synthetic import Machine, SyntheticCase
 
-from bench_lib import cells, store
+from bench_lib.comparing import store
 from bench_lib.exporting.networks import CONSTRUCTS as MODULES
 from bench_lib.model import Case, Status
-from bench_lib.page import Mark
+from bench_lib.pages import cells
+from bench_lib.pages.page import Mark
 from bench_lib.sections import working
 from bench_lib.smoke.checking import CHECKS
 

@@ -9,8 +9,8 @@ import warnings
 from dataclasses import replace
 from types import MappingProxyType
 
-from bench_lib import convolutions, shapes
-from bench_lib.shapes import Shape
+from bench_lib.convolution import convolutions, shapes
+from bench_lib.convolution.shapes import Shape
 
 
 def tiny(shape: Shape) -> Shape:

@@ -7,7 +7,7 @@ from typing import Any
 from bench_lib.alloc_traces.backends import BACKENDS
 from bench_lib.alloc_traces.memory import CudaMemory
 from bench_lib.model import Series
-from bench_lib.worker import Handler, Worker
+from bench_lib.processes.worker import Handler, Worker
 
 Answer = Mapping[str, Series]  # by metric
 

@@ -10,9 +10,9 @@ from bench_lib.alloc_traces.backends import check_peak
 from bench_lib.alloc_traces.memory import CudaMemory
 from bench_lib.alloc_traces.trace import Event, Trace
 from bench_lib.errors import CudaGainsError
-from bench_lib.measure import checked, collector_off, measure
 from bench_lib.model import Policy, Series, Timing
-from bench_lib.timer import Host, Native
+from bench_lib.timing.measure import checked, collector_off, measure
+from bench_lib.timing.timer import Host, Native
 
 FIRST, AGAIN = "first", "again"
 _MOST_SAMPLES, _FIRST_SAMPLES = 25, 6

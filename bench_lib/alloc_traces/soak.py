@@ -14,8 +14,8 @@ from bench_lib.alloc_traces.made import MIB, adversarial, diffusion, transformer
 from bench_lib.alloc_traces.memory import CudaMemory
 from bench_lib.alloc_traces.replay import play
 from bench_lib.alloc_traces.trace import Trace
-from bench_lib.measure import checked, collector_off
 from bench_lib.model import Series, Timing
+from bench_lib.timing.measure import checked, collector_off
 
 SEED = 7
 WINDOWS = 60

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench_lib.busbw import busbw
-from bench_lib.dotplot import natural
+from bench_lib.comparing.replicates import SECONDS, params_of
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.dotplot import natural
+from bench_lib.drawing.family_data import Median, by_stack, medians, of_family
 from bench_lib.errors import UsageError
-from bench_lib.family_data import Median, by_stack, medians, of_family
-from bench_lib.replicates import SECONDS, params_of
-from bench_lib.store import Data
 
 OP = "all_reduce"
 FAMILIES, LADDER = ("allreduce", "nccl-tests"), "nccl_ladder"

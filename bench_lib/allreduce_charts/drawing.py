@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bench_lib.allreduce_charts.curves import Curve, Curves, Dot, by_size, by_version, rank
-from bench_lib.canvas import COLOURS, GREY, STYLE, new_figure, shown, subtitle, title
-from bench_lib.dotplot import log_ticks
-from bench_lib.family_data import dots_text, where_text
-from bench_lib.store import Data
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, GREY, STYLE, new_figure, shown, subtitle, title
+from bench_lib.drawing.dotplot import log_ticks
+from bench_lib.drawing.family_data import dots_text, where_text
 from bench_lib.units import seconds_text
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

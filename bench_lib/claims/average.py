@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench_lib import stats
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.values import Judging, case_effects, interval, shown, unsettled
 from bench_lib.claims.words import Finding, Kind, Verdict
-from bench_lib.stats import ALPHA, FEWEST, Effects
+from bench_lib.comparing import stats
+from bench_lib.comparing.stats import ALPHA, FEWEST, Effects
 
 _INSIDE = 1 - 2 * ALPHA  # the level of the interval that must lie inside: two one-sided tests
 

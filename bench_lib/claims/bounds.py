@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench_lib.claims.words import AT_MOST, Claim, Effect, Kind, is_time
-from bench_lib.replicates import SECONDS
+from bench_lib.comparing.replicates import SECONDS
 from bench_lib.units import quantity_text, seconds_text
 
 _OPPOSITE = {Effect.LESS: "more", Effect.MORE: "less"}

@@ -20,10 +20,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import metadata
 
-from bench_lib import stacks
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import OPEN, Check, Claim, Finding, Judged, Verdict
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 _FILE_BYTES = 4_000_000  # of a text file that is read; larger ones are data
 _NAMES = 3

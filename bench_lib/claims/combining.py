@@ -4,10 +4,10 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
-from bench_lib import stacks
 from bench_lib.claims.judging import existential
 from bench_lib.claims.words import SETTLED, Claim, Finding, Judged, Verdict
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 _ROUNDS = 10
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.busbw import busbw
-from bench_lib.rates import peak_bandwidth, peak_teraflops
-from bench_lib.replicates import SECONDS, params_of
-from bench_lib.store import Data
+from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
+from bench_lib.comparing.replicates import SECONDS, params_of
+from bench_lib.comparing.store import Data
 
 # NVLink's GB/s in one direction from NVIDIA's data sheets, which give the sum of both.
 _LINKS: Mapping[str, float] = MappingProxyType(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench_lib import families
+from bench_lib.stacking import families
 
 _PREFIXES = ("bench_", "test_")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_lib import sides, stacks
 from bench_lib.claims import checks, combining, findings, names, reading
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import Claim, Judged, Kind, Verdict
-from bench_lib.store import Results, opened
+from bench_lib.comparing import sides
+from bench_lib.comparing.store import Results, opened
+from bench_lib.stacking import stacks
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from bench_lib.claims import average, single
 from bench_lib.claims.bounds import scale_of
 from bench_lib.claims.values import CaseValues, Judging, spread_over_cases
 from bench_lib.claims.words import Claim, Finding, Kind, Verdict
-from bench_lib.stats import FEWEST
+from bench_lib.comparing.stats import FEWEST
 
 _MEND = "mend it and measure again"
 

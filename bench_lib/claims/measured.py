@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench_lib import compare, differences, stacks
 from bench_lib.claims.selecting import CaseKey
 from bench_lib.claims.words import Contrast
+from bench_lib.comparing import compare, differences
+from bench_lib.comparing.replicates import Replicates, replicates
+from bench_lib.comparing.sides import Side
+from bench_lib.comparing.store import Data, Results, opened
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX, Comparison
-from bench_lib.replicates import Replicates, replicates
-from bench_lib.sides import Side
-from bench_lib.store import Data, Results, opened
+from bench_lib.stacking import stacks
 
 _IDENTITIES = ("stack_identity", "driver_identity", "machine_identity")
 

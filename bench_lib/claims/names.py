@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bench_lib import families, sides, stacks, suite_files
+from bench_lib import suite_files
 from bench_lib.claims.functions import Names, of_families
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.reading import Claims
 from bench_lib.claims.words import Claim
-from bench_lib.replicates import params_of
+from bench_lib.comparing import sides
+from bench_lib.comparing.replicates import params_of
+from bench_lib.stacking import families, stacks
 
 _ALIKE = 0.75  # of difflib: `ad` and `add` are, `moe` and `mode` too, two names of their own seldom
 _MACHINE = ("driver", "driver.cuda", "gpu.name", "gpu.sm", "gpu.uuid", "host")  # besides what stacks declare

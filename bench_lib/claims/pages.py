@@ -6,12 +6,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from bench_lib import terminal
 from bench_lib.claims.bounds import bound_text, tolerance_text
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Finding, Judged, Kind, Verdict
-from bench_lib.journal import finite
-from bench_lib.page import Bullets, Code, Inline, Section, Table, markdown
+from bench_lib.journaling.journal import finite
+from bench_lib.pages import terminal
+from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, markdown
 
 _NAMES = 5
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "cases", "n", "why")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench_lib import stats
 from bench_lib.claims import derived
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Scope
+from bench_lib.comparing import stats
+from bench_lib.comparing.replicates import SECONDS, Replicates, params_of
+from bench_lib.comparing.store import Data
 from bench_lib.model import CaseChange, Change, Comparison
-from bench_lib.replicates import SECONDS, Replicates, params_of
-from bench_lib.store import Data
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from bench_lib.collectives.asked import Collective, Loaded, SetUp, Turns, calls
 from bench_lib.collectives.sweep import SET_UP_SECONDS, TAKE_SECONDS, Group
-from bench_lib.measure import checked, collector_off
 from bench_lib.model import Series, Timing, Work
+from bench_lib.timing.measure import checked, collector_off
 
 WARM_SHARE = 10  # one turn in so many more is taken first and left out
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from bench_lib import native
 from bench_lib.collectives import pattern
 from bench_lib.collectives.asked import Collective, Connect, Loaded, NewId, Roll, SetUp, Turns, Versions
-from bench_lib.driver import Driver
+from bench_lib.device import native
+from bench_lib.device.driver import Driver
+from bench_lib.device.native import Call
 from bench_lib.errors import CudaError
-from bench_lib.native import Call
 from bench_lib.nccl.graphs import Graphs
 from bench_lib.nccl.library import Nccl, versions
 from bench_lib.ranks.member import Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
-from bench_lib.timer import Native
+from bench_lib.timing.timer import Native
 
 
 def make(member: Member, libraries: tuple[Loaded, ...]) -> Handler:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from bench_lib.collectives import native_rank, torch_rank
 from bench_lib.collectives.asked import Collective, Connect, Loaded, NewId, Roll, SetUp, Versions, calls
+from bench_lib.device.telemetry import Reader
 from bench_lib.errors import Crashed, CudaGainsError, Hung, Unavailable
-from bench_lib.measure import measure
 from bench_lib.model import Policy, Series, Timing, Work
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.timing import Sampled
 from bench_lib.ranks.world import World
-from bench_lib.telemetry import Reader
+from bench_lib.timing.measure import measure
 
 SET_UP_SECONDS = 120.0  # numbers of a gigabyte written, reduced, read and compared
 MOST_FAULTS = 3

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from bench_lib import libraries
 from bench_lib.collectives import pattern
 from bench_lib.collectives.asked import SHARED, Collective, Connect, Roll, SetUp, Versions
+from bench_lib.identity import libraries
 from bench_lib.nccl.library import versions
 from bench_lib.ranks.member import NCCL, Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
-from bench_lib.timer import Host
+from bench_lib.timing.timer import Host
 
 Op = Callable[[], object]
 

@@ -19,8 +19,9 @@ def doctor(
     results: Results = Path("results"),
 ) -> None:
     """Say what is wrong with this environment, and the line that mends it. Exit code 3: a check failed."""
-    from bench_lib import screen, stacks
+    from bench_lib import screen
     from bench_lib.doctor import checks, gather, page
+    from bench_lib.stacking import stacks
 
     snapshot = gather.snapshot(stacks.stack(stack), results, timeout)
     answers = checks.look(snapshot)

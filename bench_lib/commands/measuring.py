@@ -63,11 +63,12 @@ def run(
     ] = Path("benchmarks"),
 ) -> None:
     """Measure stacks in interleaved rounds, one process a stack and round; resumable."""
-    from bench_lib import campaign as campaigns
-    from bench_lib import preflight, screen
+    from bench_lib import screen
+    from bench_lib.campaigns import campaign as campaigns
     from bench_lib.places import address
     from bench_lib.ranks.joining import refuse_campaign
-    from bench_lib.target import CPU, Target
+    from bench_lib.running import preflight
+    from bench_lib.running.target import CPU, Target
 
     where = address.parse(results)
     refuse_campaign()
@@ -102,7 +103,7 @@ def merge(
     results: Address = "results",
 ) -> None:
     """Merge the runs of finished campaigns into one Parquet file a table."""
-    from bench_lib import merge as merging
+    from bench_lib.campaigns import merge as merging
     from bench_lib.errors import UsageError
     from bench_lib.places import address
 

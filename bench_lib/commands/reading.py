@@ -75,8 +75,8 @@ def compare(
     check: Check = None,
 ) -> None:
     """Compare two sides case by case: what differs, the canaries, each case. More sides: step by step."""
-    from bench_lib import asked
     from bench_lib.formats import showing
+    from bench_lib.pages import asked
 
     folder = asked.folder(results, sides or (), campaign, contrast, check)
     if len(sides or ()) > 2 and contrast is None:
@@ -109,7 +109,7 @@ def calibrate(
     ] = CalibrateFormat.TABLE,
 ) -> None:
     """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
-    from bench_lib import asked, calibrate_page
+    from bench_lib.pages import asked, calibrate_page
 
     folder = asked.folder(results, [], campaign)
     calibrate_page.show(asked.calibrated(stack, campaign, folder, contrast), output)
@@ -126,8 +126,10 @@ def chart(
     results: Address = "results",
 ) -> None:
     """Draw a chart of whole campaigns as PNG and SVG; one a stack where it shows one stack."""
-    from bench_lib import canvas, destination, gallery, store
-    from bench_lib import sides as all_sides
+    from bench_lib.comparing import sides as all_sides
+    from bench_lib.comparing import store
+    from bench_lib.drawing import canvas, gallery
+    from bench_lib.pages import destination
     from bench_lib.places import reading
 
     destination.check_folder(out, "charts go into")

@@ -30,9 +30,9 @@ def report(
     ] = False,
 ) -> None:
     """Write a comparison, or a bridge, as one HTML file, or as Markdown with charts into a folder."""
-    from bench_lib import asked, destination
-    from bench_lib import report as reports
     from bench_lib.html import asking, shipped
+    from bench_lib.pages import asked, destination
+    from bench_lib.pages import report as reports
     from bench_lib.places import reading
 
     if all_listed:

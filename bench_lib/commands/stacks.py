@@ -12,7 +12,8 @@ def stacks_list() -> None:
     """List the stacks, and which of them are here."""
     from rich.table import Table
 
-    from bench_lib import screen, stock
+    from bench_lib import screen
+    from bench_lib.stacking import stock
 
     table = Table("stack", "kind", "requirement", "here", box=None)
     for row in stock.listing():
@@ -25,7 +26,8 @@ def stacks_show(names: Stacks) -> None:
     """Show what a stack is made of, where it lies, and the versions its libraries give."""
     from rich.table import Column, Table
 
-    from bench_lib import screen, stock
+    from bench_lib import screen
+    from bench_lib.stacking import stock
 
     for name in names:
         table = Table("", Column("", overflow="fold"), box=None, show_header=False)
@@ -38,7 +40,7 @@ def stacks_show(names: Stacks) -> None:
 @app.command("create")
 def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
     """Fetch what a stack needs into the cache, and check that it is what it declares."""
-    from bench_lib import stacks, stock
+    from bench_lib.stacking import stacks, stock
 
     stock.require_wheels([stacks.stack(name) for name in names], wheels)
     for name in names:
@@ -48,7 +50,7 @@ def stacks_create(names: Stacks, wheels: Wheels = None) -> None:
 @app.command("remove")
 def stacks_remove(names: Stacks) -> None:
     """Remove stacks from the cache."""
-    from bench_lib import stock
+    from bench_lib.stacking import stock
 
     for name in names:
         stock.remove(name)

@@ -18,7 +18,7 @@ def one_of(kind: type[StrEnum], what: str) -> dict[str, Any]:
     """How typer reads one of these words; a wrong one is answered in a sentence with the nearest."""
 
     def parse(text: str) -> StrEnum:
-        from bench_lib import sides
+        from bench_lib.comparing import sides
 
         known = [str(one) for one in kind]
         if text not in known:

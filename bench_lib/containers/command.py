@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_lib import cache, stacks, variables
 from bench_lib.containers.engine import Engine, as_this_user, engine
 from bench_lib.containers.image import Image
 from bench_lib.errors import UsageError
 from bench_lib.faults.secrets import secret_name
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import cache, stacks, variables
+from bench_lib.stacking.stacks import StackEntry
 
 SUITE = Path(__file__).parents[1]  # this package: all stacks measure with one version of it
 _INSIDE = "bench_lib.containers.inside"

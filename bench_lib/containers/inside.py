@@ -14,7 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
-from bench_lib import guard
+from bench_lib.processes import guard
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -5,7 +5,7 @@ Needs nothing but Python, so that it can be asked before anything is installed.
 
 import sys
 
-from bench_lib import stacks
+from bench_lib.stacking import stacks
 
 
 def requirements(name: str) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench_lib import kernels
 from bench_lib.cross_check import works
-from bench_lib.driver import Context, Driver
+from bench_lib.device import kernels
+from bench_lib.device.driver import Context, Driver
 
 TIMEOUT_SECONDS = 10.0  # of one measurement, after which nvbench is content with what it has
 BATCH_SECONDS = 0.1

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any
 
-from bench_lib.convolutions import Convolution
+from bench_lib.convolution.convolutions import Convolution
+from bench_lib.convolution.precision import Precision, in_precision
+from bench_lib.convolution.tuning import Tuning, in_tuning
 from bench_lib.errors import UsageError
-from bench_lib.precision import Precision, in_precision
-from bench_lib.tuning import Tuning, in_tuning
 
 if TYPE_CHECKING:
-    from bench_lib.driver import Context
-    from bench_lib.kernels import Cubin
+    from bench_lib.device.driver import Context
+    from bench_lib.device.kernels import Cubin
 
 Call = Callable[[], object]
 

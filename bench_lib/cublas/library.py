@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench_lib import cudart, cudnn_libraries, stacks
+from bench_lib.convolution import cudnn_libraries
+from bench_lib.device import cudart
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 _PREFIX = "libcublas.so."
 _ALLOCATION_FAILED = 3  # cublas_api.h: cublasStatus_t

@@ -10,7 +10,7 @@ from bench_lib.errors import WrongResult
 
 if TYPE_CHECKING:
     from bench_lib.cublas.library import Cublas
-    from bench_lib.driver import Context
+    from bench_lib.device.driver import Context
 
 _DEFAULT_STREAM = 0  # of copies
 _COLUMNS = 4  # of the result that are checked

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from bench_lib.doctor.snapshot import Child
 from bench_lib.doctor.speaking import KEY
-from bench_lib.environments import Environment
+from bench_lib.stacking.environments import Environment
 
 _REAP_SECONDS = 2.0  # a process that waits in a driver cannot even be killed
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+)', re.MULTILINE)

@@ -3,9 +3,9 @@
 import re
 from pathlib import PurePath
 
-from bench_lib import preflight
 from bench_lib.doctor.finding import Check, Finding, absent, fail, ok, warn
 from bench_lib.doctor.snapshot import NO_DEVICE, Snapshot
+from bench_lib.running import preflight
 
 NO_GPU = "no NVIDIA GPU here"
 _HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")

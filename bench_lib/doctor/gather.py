@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench_lib import environments, preflight, stacks, stock
 from bench_lib.doctor import children
 from bench_lib.doctor.children import Answer
 from bench_lib.doctor.host import host
@@ -25,9 +24,11 @@ from bench_lib.doctor.snapshot import (
     Torch,
 )
 from bench_lib.doctor.variables import variables
-from bench_lib.environments import Environment
 from bench_lib.errors import UsageError
-from bench_lib.stacks import PACKAGES, StackEntry
+from bench_lib.running import preflight
+from bench_lib.stacking import environments, stacks, stock
+from bench_lib.stacking.environments import Environment
+from bench_lib.stacking.stacks import PACKAGES, StackEntry
 
 TIMEOUT_SECONDS = 30.0  # torch's import takes 2 to 10 s
 

@@ -2,11 +2,11 @@
 
 import re
 
-from bench_lib import memory_mode
+from bench_lib.device.telemetry import CLOCKS_SET, THROTTLING
 from bench_lib.doctor.driver_checks import NO_GPU
 from bench_lib.doctor.finding import Check, Finding, absent, fail, ok, warn
 from bench_lib.doctor.snapshot import GIB, GpuState, Snapshot
-from bench_lib.telemetry import CLOCKS_SET, THROTTLING
+from bench_lib.memory import memory_mode
 
 _SILENT = "NVML does not tell"
 _FREE_SHARE = 0.5  # of the GPU's memory: the unified_memory family works with half of it

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench_lib import machine
 from bench_lib.doctor.snapshot import Host
-from bench_lib.machine import ROOT, text
+from bench_lib.identity import machine
+from bench_lib.identity.machine import ROOT, text
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"  # PCI class of display and 3D controllers

@@ -1,9 +1,10 @@
 """A child in the stack's environment: libcuda and the devices it shows. Needs no torch."""
 
-from bench_lib import libraries, memory_mode
+from bench_lib.device.driver import Driver
 from bench_lib.doctor.speaking import begin, say, stage
-from bench_lib.driver import Driver
 from bench_lib.errors import CudaError, CudaGainsError, Unavailable
+from bench_lib.identity import libraries
+from bench_lib.memory import memory_mode
 
 
 class _Of:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.doctor.speaking import begin, say, stage
-from bench_lib.machine import text
-from bench_lib.telemetry import Telemetry
+from bench_lib.identity.machine import text
 
 # nvml.h: NVML_GPU_FABRIC_STATE_*; 0 is a GPU that needs no fabric manager.
 _FABRIC = ("", "not started", "in progress", "completed")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench_lib import compile_preflight
+from bench_lib.compiling import compile_preflight
 from bench_lib.doctor.speaking import begin, say, stage
 from bench_lib.errors import Unavailable
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench_lib import cudnn_libraries, libraries, observe, probe, promises, stacks
+from bench_lib.convolution import cudnn_libraries
 from bench_lib.doctor.speaking import begin, say, stage
 from bench_lib.errors import CudaGainsError
-from bench_lib.stacks import StackEntry
+from bench_lib.identity import libraries, observe, probe, promises
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 _PARTS = ("libcaffe2_nvrtc.so", "libtorch_cuda_linalg.so", "libc10_cuda.so")  # loaded only when needed
 

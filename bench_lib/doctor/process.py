@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bench_lib.doctor.snapshot import Process
-from bench_lib.machine import ROOT, text
+from bench_lib.identity.machine import ROOT, text
 
 # Libraries that get in between: Nsight Systems and Compute, compute-sanitizer, GCC's and LLVM's
 # sanitizers, Valgrind. A plain libcupti is none of them: torch itself is linked against it.

@@ -2,10 +2,10 @@
 
 import re
 
-from bench_lib import preflight
 from bench_lib.doctor.driver_checks import NO_GPU
 from bench_lib.doctor.finding import Check, Finding, State, absent, fail, of_sentence, ok, warn
 from bench_lib.doctor.snapshot import Snapshot
+from bench_lib.running import preflight
 
 _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from bench_lib import probe
 from bench_lib.doctor.hide import HIDDEN
+from bench_lib.identity import probe
 
 # Besides those that a run stores; none of them holds a secret.
 _VARIABLES = ("CONDA_PREFIX", "NVTX_INJECTION64_PATH", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC")

@@ -11,12 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench_lib import stacks
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
 from bench_lib.exporting.networks import Subject, warm_up
+from bench_lib.stacking import stacks
 
 if TYPE_CHECKING:
-    from bench_lib.stacks import StackEntry
+    from bench_lib.stacking.stacks import StackEntry
 
 DYNAMO, TORCHSCRIPT = "dynamo", "torchscript"
 EXPORTERS = (DYNAMO, TORCHSCRIPT)

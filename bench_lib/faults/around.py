@@ -13,7 +13,7 @@ from bench_lib.faults import leftovers, settings
 from bench_lib.faults.leftovers import Memory
 
 if TYPE_CHECKING:
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
 _THREADS = "torch number of threads"  # is read where torch is imported
 

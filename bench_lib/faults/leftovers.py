@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench_lib.errors import CudaGainsError
-from bench_lib.guard import descendants
+from bench_lib.processes.guard import descendants
 
 if TYPE_CHECKING:
-    from bench_lib.gpu import Gpu
+    from bench_lib.device.gpu import Gpu
 
 # A library that is loaded, a workspace that is made at the first call are no leak: they are smaller.
 _HOST_NBYTES = 512 << 20

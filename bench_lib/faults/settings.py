@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench_lib.precision import Flags
+from bench_lib.convolution.precision import Flags
 
 _ABSENT = object()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)

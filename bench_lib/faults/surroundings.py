@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench_lib import selection
 from bench_lib.faults import output
 from bench_lib.faults.around import Around
 from bench_lib.faults.hang import SLACK_SECONDS, Alarm
+from bench_lib.running import selection
 
 if TYPE_CHECKING:
-    from bench_lib.gpu import Gpu
-    from bench_lib.session import Run
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.running.session import Run
 
 NAME = "cuda-gains-surroundings"
 

@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Mapping
 
-from bench_lib import bridge_page, render
-from bench_lib.bridge import Bridge
+from bench_lib.comparing.bridge import Bridge
 from bench_lib.formats import junit, openmetrics
 from bench_lib.model import Comparison
+from bench_lib.pages import bridge_page, render
 
 
 def show(found: Comparison | Bridge, form: str) -> None:

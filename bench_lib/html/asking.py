@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench_lib import asked, sides
 from bench_lib.claims import judged
 from bench_lib.claims.judged import Verdicts
+from bench_lib.comparing import sides
+from bench_lib.comparing.store import Results, opened
 from bench_lib.errors import UsageError
-from bench_lib.report import Campaign, Subject
-from bench_lib.store import Results, opened
+from bench_lib.pages import asked
+from bench_lib.pages.report import Campaign, Subject
 
 Known = dict[str, Campaign]  # campaigns read so far, by name
 

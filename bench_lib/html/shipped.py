@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench_lib import destination, report
+from bench_lib.comparing.store import Results
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
 from bench_lib.layout import check_name
-from bench_lib.page import Inline, Tally
-from bench_lib.report import Subject
+from bench_lib.pages import destination, report
+from bench_lib.pages.page import Inline, Tally
+from bench_lib.pages.report import Subject
 from bench_lib.sections import answer as answers
-from bench_lib.store import Results
 
 LIST = "reports.toml"
 INDEX = "index.html"

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import STYLE
+from bench_lib.drawing.canvas import STYLE
 
 _POINTS = 72  # an inch: the unit of an SVG
 _KEPT = frozenset({"svg", "g", "defs", "path", "use", "text", "tspan", "clipPath", "rect", "image"})

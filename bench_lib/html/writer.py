@@ -17,7 +17,7 @@ from markupsafe import Markup
 from bench_lib import __version__
 from bench_lib.errors import UsageError
 from bench_lib.html import svg
-from bench_lib.page import Chart, Inline, Number, Place, Section, letters, one_line
+from bench_lib.pages.page import Chart, Inline, Number, Place, Section, letters, one_line
 
 _BREAKS = re.compile(r"(?<=[,\[/])(?=.)")  # where a case's name may go on in the next line
 

@@ -12,7 +12,7 @@ from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
 from bench_lib.importing.formats import read
 from bench_lib.importing.found import FoundCase, FoundRun, Source
-from bench_lib.journal import write_table
+from bench_lib.journaling.journal import write_table
 from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
 from bench_lib.model import Case, Status
 

@@ -6,10 +6,10 @@ import json
 import sys
 from dataclasses import asdict
 
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.module_loading import steps
 from bench_lib.module_loading.watch import Watch
-from bench_lib.telemetry import Telemetry
-from bench_lib.worker import told
+from bench_lib.processes.worker import told
 
 KINDS = {"context": steps.context, "cublas": steps.cublas, "cudnn": steps.cudnn, "torch": steps.torch}
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench_lib import cudnn_libraries, stacks
+from bench_lib.convolution import cudnn_libraries
 from bench_lib.cublas import library
 from bench_lib.errors import CaseTimeout, Crashed, Hung, NotApplicable, Unavailable
 from bench_lib.module_loading.watch import Step
 from bench_lib.mps.lines import Child
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import stacks
+from bench_lib.stacking.stacks import StackEntry
 
 CHILD_SECONDS = 240.0  # eager loading of all of torch's kernels, from a cold disk
 _END_SECONDS = 30.0  # to give a context back

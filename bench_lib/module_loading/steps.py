@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench_lib.convolution.cudnn import Cudnn
+from bench_lib.convolution.cudnn_libraries import CudnnLibraries
+from bench_lib.convolution.path_convolution import PathConvolution, numbers
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.tuning import Tuning
 from bench_lib.cublas.library import Cublas, CublasLibraries
 from bench_lib.cublas.product import Product
-from bench_lib.cudart import Runtime
-from bench_lib.cudnn import Cudnn
-from bench_lib.cudnn_libraries import CudnnLibraries
-from bench_lib.driver import Context, Driver
+from bench_lib.device.cudart import Runtime
+from bench_lib.device.driver import Context, Driver
 from bench_lib.errors import CudaGainsError, WrongResult
 from bench_lib.module_loading.watch import Watch
-from bench_lib.path_convolution import PathConvolution, numbers
-from bench_lib.precision import Precision
-from bench_lib.tuning import Tuning
 
 Asked = Mapping[str, Any]
 Facts = dict[str, str]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bench_lib.telemetry import Telemetry
+from bench_lib.device.telemetry import Telemetry
 
 
 @dataclass

@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Any
 
-from bench_lib.driver import Context, Driver
+from bench_lib.device.driver import Context, Driver
 from bench_lib.mps.work import Work, make
-from bench_lib.worker import told
+from bench_lib.processes.worker import told
 
 _WARM_UP = 3
 _SPIN_SECONDS = 2e-3  # before the start: a sleep may last longer than it was asked to

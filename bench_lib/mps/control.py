@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench_lib.errors import Unavailable
-from bench_lib.machine import ROOT, text
+from bench_lib.identity.machine import ROOT, text
 
 COMMAND = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bench_lib import kernels
 from bench_lib.cublas.library import Cublas, CublasLibraries
 from bench_lib.cublas.product import Product
+from bench_lib.device import kernels
 from bench_lib.errors import WrongResult
 
 if TYPE_CHECKING:
-    from bench_lib.driver import Context
+    from bench_lib.device.driver import Context
 
 SMALL, GEMM, ONE_THREAD = "small_kernels", "gemm", "one_thread"
 LAUNCHES = {SMALL: 20, GEMM: 10, ONE_THREAD: 20}  # kernels, or products, a request
@@ -68,7 +68,7 @@ class Launches:
         arguments: list[Any],
         times: int,
     ) -> None:
-        from bench_lib import native  # numba; a client of gemm needs none
+        from bench_lib.device import native  # numba; a client of gemm needs none
 
         self._native, self._times, self._arguments = native, times, arguments
         self._pointers = (c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from os import environ
 from pathlib import Path
 
-from bench_lib import cache, stacks
 from bench_lib.errors import NotApplicable, Unavailable, UsageError
-from bench_lib.stacks import StackEntry
+from bench_lib.stacking import cache, stacks
+from bench_lib.stacking.stacks import StackEntry
 
 HERE = "here"  # the name of the libnccl that this machine's Python would load
 _PATTERN = "libnccl.so.*"

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from ctypes import c_int, c_uint64, c_void_p
 from typing import Any
 
-from bench_lib.c_library import Library
-from bench_lib.driver import Driver
+from bench_lib.device.c_library import Library
+from bench_lib.device.driver import Driver
+from bench_lib.device.native import Call
 from bench_lib.errors import CudaError, Unavailable
-from bench_lib.native import Call
 
 _RELAXED = 2  # NCCL may allocate and register while it is captured
 

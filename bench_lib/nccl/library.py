@@ -9,11 +9,11 @@ from ctypes import c_char, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
-from bench_lib import libraries
-from bench_lib.c_library import Library
 from bench_lib.collectives.asked import Collective
+from bench_lib.device.c_library import Library
+from bench_lib.device.native import Call
 from bench_lib.errors import CudaGainsError, Unavailable
-from bench_lib.native import Call
+from bench_lib.identity import libraries
 
 UNIQUE_ID_NBYTES = 128
 SUM = 0

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from bench_lib.device.telemetry import Reader
 from bench_lib.errors import CudaGainsError, WrongResult
 from bench_lib.model import Policy, Series, Work
-from bench_lib.telemetry import Reader
-from bench_lib.turns import STEP, Clock, block, in_turns
+from bench_lib.timing.turns import STEP, Clock, block, in_turns
 
 MIB = 1 << 20
 ONE, TWO = "one", "two"

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench_lib.errors import WrongResult
-from bench_lib.measure import checked, collector_off
 from bench_lib.model import Policy, Series, Timing
+from bench_lib.timing.measure import checked, collector_off
 
 BATCH = {"cuda": 64, "cpu": 16}
 BATCHES = 8  # of one sample

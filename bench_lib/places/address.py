@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench_lib import cache
 from bench_lib.errors import UsageError
+from bench_lib.stacking import cache
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]*")
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs"})  # schemes whose host is a bucket: nobody logs in there

@@ -7,10 +7,11 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import COLOURS, STYLE, subtitle, title
-from bench_lib.dotplot import Line, Look, Places, Point, log_axis, panels
-from bench_lib.errors import UsageError
-from bench_lib.family_data import (
+from bench_lib.comparing.replicates import SECONDS
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, subtitle, title
+from bench_lib.drawing.dotplot import Line, Look, Places, Point, log_axis, panels
+from bench_lib.drawing.family_data import (
     Median,
     dots_text,
     failed_text,
@@ -19,8 +20,7 @@ from bench_lib.family_data import (
     of_family,
     where_text,
 )
-from bench_lib.replicates import SECONDS
-from bench_lib.store import Data
+from bench_lib.errors import UsageError
 from bench_lib.units import seconds_text
 
 FAMILY = "module_loading"

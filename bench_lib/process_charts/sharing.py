@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from bench_lib.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
-from bench_lib.dotplot import Look, log_ticks
-from bench_lib.errors import UsageError
-from bench_lib.family_data import (
+from bench_lib.comparing.replicates import SECONDS
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
+from bench_lib.drawing.dotplot import Look, log_ticks
+from bench_lib.drawing.family_data import (
     Median,
     against,
     dots_text,
@@ -22,8 +23,7 @@ from bench_lib.family_data import (
     to_tell,
     where_text,
 )
-from bench_lib.replicates import SECONDS
-from bench_lib.store import Data
+from bench_lib.errors import UsageError
 from bench_lib.units import seconds_text
 
 FAMILY = "mps"

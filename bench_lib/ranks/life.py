@@ -11,10 +11,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench_lib import guard
+from bench_lib.processes import guard
+from bench_lib.processes.worker import told, when_session_ends
 from bench_lib.ranks.interconnect import Links, links
 from bench_lib.ranks.member import Handler, Joining, Member, Spec, look
-from bench_lib.worker import told, when_session_ends
 
 
 class Lead:

@@ -120,9 +120,9 @@ def _boot_id() -> str:
 
 
 def _gpu(place: Place) -> dict[str, Any]:
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
+    from bench_lib.device.telemetry import Telemetry
     from bench_lib.errors import CudaGainsError
-    from bench_lib.telemetry import Telemetry
 
     found: dict[str, Any] = {}
     try:

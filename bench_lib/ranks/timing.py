@@ -1,6 +1,6 @@
 """Times of several ranks: that of an iteration is the slowest rank's. The ranks stay in step.
 
-`Sampled` is a timer for `bench_lib.measure.measure`: how many samples are taken is decided here, once
+`Sampled` is a timer for `bench_lib.timing.measure.measure`: how many samples are taken is decided here, once
 for all ranks, so that no rank waits in a collective for one that has stopped.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench_lib.model import Flag, Timing
 from bench_lib.ranks.group import Ranks
-from bench_lib.timer import Fn, Sample
+from bench_lib.timing.timer import Fn, Sample
 
 
 @dataclass(frozen=True)

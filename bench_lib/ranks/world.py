@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+from bench_lib.device.gpu_lock import Lock, lock
 from bench_lib.errors import Refused, Unavailable, UsageError
-from bench_lib.gpu_lock import Lock, lock
 from bench_lib.ranks.joining import Joined, Leader, follow
 from bench_lib.ranks.member import Facts, Place
 from bench_lib.ranks.seat import LocalSeat, Seat
@@ -16,7 +16,7 @@ _MOST = 4096
 _ON_CPU = 2  # ranks where there is no GPU: the fewest that make a collective
 _COUNT_SECONDS = 30.0
 _COUNT = """
-from bench_lib.driver import Driver
+from bench_lib.device.driver import Driver
 print(Driver.load().count())
 """
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from bench_lib.convolution.precision import autocast
 from bench_lib.errors import NotApplicable
-from bench_lib.precision import autocast
 from bench_lib.ranks.member import Member
 from bench_lib.ranks_steps.networks import Setup, blocks, data, loss_of, network
 

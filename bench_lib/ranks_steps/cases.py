@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench_lib import stacks
+from bench_lib.compiling.executions import told
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
-from bench_lib.executions import told
 from bench_lib.model import Policy
-from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks_steps import measuring, trainer
 from bench_lib.ranks_steps.measuring import Key, Outcome, metrics
 from bench_lib.ranks_steps.networks import RESNET50, SMALL, TRANSFORMER, Setup
+from bench_lib.stacking import stacks
 
 if TYPE_CHECKING:
     import pytest
 
-    from bench_lib.bench import Bench
     from bench_lib.ranks.world import World
-    from bench_lib.stacks import StackEntry
+    from bench_lib.running.bench import Bench
+    from bench_lib.stacking.stacks import StackEntry
 
 BATCHES = {"cuda": {RESNET50: 64, TRANSFORMER: 16}, "cpu": {SMALL: 4}}  # of a rank
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}

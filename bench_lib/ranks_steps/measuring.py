@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from bench_lib.compiling.executions import told
+from bench_lib.convolution.precision import Precision
+from bench_lib.device.telemetry import Reading
 from bench_lib.errors import WrongResult
-from bench_lib.executions import told
 from bench_lib.model import Policy, Series, Timing, Work
-from bench_lib.precision import Precision
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks_steps.arms import ALONE, FP16_HOOK, NONE, WITHOUT
 from bench_lib.ranks_steps.networks import Setup
 from bench_lib.ranks_steps.trainer import COMMUNICATION, STEP, Block, Build, Built, Look, Weights
-from bench_lib.telemetry import Reading
-from bench_lib.turns import Parts, in_turns
+from bench_lib.timing.turns import Parts, in_turns
 
 Outcome = Series | Exception
 Key = tuple[str, str]  # strategy and metric

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import Unavailable
-from bench_lib.precision import Precision
 
 RESNET50, TRANSFORMER, SMALL = "resnet50", "transformer", "small"
 _SEED, _CLASSES, _IMAGE = 0, 1000, (3, 224, 224)

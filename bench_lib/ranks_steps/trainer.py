@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from bench_lib.precision import in_precision
+from bench_lib.convolution.precision import in_precision
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.ranks.member import Handler, Member
 from bench_lib.ranks_steps.arms import ALONE, NONE, WITHOUT, Arm, collectives
 from bench_lib.ranks_steps.networks import Setup
-from bench_lib.telemetry import Telemetry
 
 STEP, COMMUNICATION = "step", "communication"
 
@@ -143,6 +143,6 @@ class Trainer:
 def _telemetry(member: Member) -> Telemetry:
     if member.device != "cuda":
         return Telemetry()
-    from bench_lib.driver import Driver
+    from bench_lib.device.driver import Driver
 
     return Telemetry.open(Driver.load().describe(member.local_rank).uuid)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from bench_lib import charts
-from bench_lib.canvas import interval_text
+from bench_lib.comparing.stats import FEWEST
+from bench_lib.comparing.store import Data
+from bench_lib.comparing.verdicts import Pairing, effect_text
+from bench_lib.drawing import charts
+from bench_lib.drawing.canvas import interval_text
 from bench_lib.model import BAD, CaseChange, Change, Comparison, Status
-from bench_lib.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
-from bench_lib.render import change_text
+from bench_lib.pages.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
+from bench_lib.pages.render import change_text
 from bench_lib.sections.metrics import ONCE
-from bench_lib.stats import FEWEST
-from bench_lib.store import Data
-from bench_lib.verdicts import Pairing, effect_text
 
 Sentence = tuple[Part, ...]
 _MOVED = (Change.FASTER, Change.SLOWER)

@@ -7,7 +7,7 @@ from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.pages import tally, verdict_text
 from bench_lib.claims.words import Finding, Judged, Kind
-from bench_lib.page import Code, Inline, Mark, Number, Section, Table
+from bench_lib.pages.page import Code, Inline, Mark, Number, Section, Table
 
 _NONE = "No published claim that this campaign measured is about these sides. "
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "of", "cases", "n", "why")

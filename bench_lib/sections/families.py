@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from bench_lib.gallery import FAMILIES_OF
+from bench_lib.drawing.gallery import FAMILIES_OF
 from bench_lib.model import CaseChange, Change
-from bench_lib.page import Code, Inline, Number, Section, Table
+from bench_lib.pages.page import Code, Inline, Number, Section, Table
 from bench_lib.sections.metrics import FAMILIES
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bench_lib.comparing.replicates import params_of
+from bench_lib.comparing.store import Data
 from bench_lib.model import Status
-from bench_lib.page import Code, Inline, Mark, Section, Table
-from bench_lib.replicates import params_of
-from bench_lib.store import Data
+from bench_lib.pages.page import Code, Inline, Mark, Section, Table
 
 FAMILIES = ("dtensor_fsdp_smoke", "onnx_export")
 _TOLD = ("check.", "export")  # how the facts are named that say what was seen

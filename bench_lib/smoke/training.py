@@ -7,8 +7,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
+from bench_lib.convolution.precision import Precision
 from bench_lib.errors import NotApplicable, WrongResult
-from bench_lib.precision import Precision
 from bench_lib.ranks.member import Member
 from bench_lib.ranks_steps.arms import FULLY_SHARD
 from bench_lib.ranks_steps.measuring import tolerance

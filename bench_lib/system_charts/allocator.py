@@ -10,13 +10,21 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
-from bench_lib.dotplot import Line, Look, Places, Point, log_axis, panels
+from bench_lib.comparing.replicates import SECONDS, params_of
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
+from bench_lib.drawing.dotplot import Line, Look, Places, Point, log_axis, panels
+from bench_lib.drawing.family_data import (
+    Median,
+    dots_text,
+    failed_text,
+    few_text,
+    medians,
+    of_family,
+    where_text,
+)
 from bench_lib.errors import UsageError
-from bench_lib.family_data import Median, dots_text, failed_text, few_text, medians, of_family, where_text
 from bench_lib.model import Status
-from bench_lib.replicates import SECONDS, params_of
-from bench_lib.store import Data
 from bench_lib.units import seconds_text
 
 FAMILY = "allocator"

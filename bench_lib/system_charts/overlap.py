@@ -6,10 +6,11 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import COLOURS, STYLE, new_figure, subtitle, title
-from bench_lib.dotplot import Line, Look, Places, Point, gain, log_axis
-from bench_lib.errors import UsageError
-from bench_lib.family_data import (
+from bench_lib.comparing.replicates import SECONDS
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, title
+from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, log_axis
+from bench_lib.drawing.family_data import (
     Median,
     against,
     dots_text,
@@ -20,9 +21,8 @@ from bench_lib.family_data import (
     runs_text,
     where_text,
 )
+from bench_lib.errors import UsageError
 from bench_lib.model import CaseChange
-from bench_lib.replicates import SECONDS
-from bench_lib.store import Data
 
 FAMILY = "stream_overlap"
 BLUE, VERMILLION, *_ = COLOURS

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from bench_lib.telemetry import Telemetry
+from bench_lib.device.telemetry import Telemetry
 
 _LOOK_SECONDS = 1.0
 _SLACK_SECONDS = 10  # for an NVML that hangs: then the process ends by SIGALRM

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from bench_lib.convolutions import relative_error
+from bench_lib.compiling.executions import kept_warnings
+from bench_lib.convolution.convolutions import relative_error
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.shapes import tolerance
 from bench_lib.errors import CudaGainsError, Unavailable, WrongResult
-from bench_lib.executions import kept_warnings
-from bench_lib.precision import Precision
-from bench_lib.shapes import tolerance
 
 Tensor = Any
 BACKENDS = {  # by our name: torch's in torch.nn.attention.SDPBackend, and what its operators are called

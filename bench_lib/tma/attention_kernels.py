@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bench_lib.kernel_names import Ran, bring_up, ran_by
+from bench_lib.convolution.kernel_names import Ran, bring_up, ran_by
+from bench_lib.processes.worker import Handler
 from bench_lib.tma.attention import Attention, Key
-from bench_lib.worker import Handler
 
 
 def profiling_worker(device: str) -> Handler:

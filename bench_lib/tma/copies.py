@@ -12,8 +12,8 @@ from bench_lib.errors import WrongResult
 from bench_lib.tma import code, copy_ptx
 
 if TYPE_CHECKING:
-    from bench_lib.gpu import Gpu
-    from bench_lib.kernels import Cubin
+    from bench_lib.device.gpu import Gpu
+    from bench_lib.device.kernels import Cubin
 
 _MULTIPROCESSORS = 16  # cuda.h: CUdevice_attribute
 # Blocks that fit an SM: 2048 threads, or 228 KB of shared memory. Further ones would wait for their turn.

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench_lib import compile_preflight
-from bench_lib.convolutions import relative_error
+from bench_lib.compiling import compile_preflight
+from bench_lib.convolution.convolutions import relative_error
+from bench_lib.convolution.precision import Precision
+from bench_lib.convolution.shapes import tolerance
 from bench_lib.errors import Unavailable, WrongResult
-from bench_lib.precision import Precision
-from bench_lib.shapes import tolerance
 from bench_lib.tma.code import Code, of_kernel
 
 _GROUP = 8  # rows of tiles that are walked together

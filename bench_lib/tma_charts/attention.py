@@ -5,12 +5,20 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
-from bench_lib.dotplot import Line, Look, Places, Point, natural
+from bench_lib.comparing.replicates import SECONDS
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
+from bench_lib.drawing.dotplot import Line, Look, Places, Point, natural
+from bench_lib.drawing.family_data import (
+    Median,
+    dots_text,
+    failed_text,
+    few_text,
+    medians,
+    of_family,
+    where_text,
+)
 from bench_lib.errors import UsageError
-from bench_lib.family_data import Median, dots_text, failed_text, few_text, medians, of_family, where_text
-from bench_lib.replicates import SECONDS
-from bench_lib.store import Data
 from bench_lib.tma_charts import panel
 
 BLUE, VERMILLION, _, GREEN, PINK = COLOURS[:5]

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from bench_lib.dotplot import Look, Places, Point
-from bench_lib.family_data import Median
-from bench_lib.rates import peak_bandwidth, peak_teraflops
-from bench_lib.store import Data
+from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.dotplot import Look, Places, Point
+from bench_lib.drawing.family_data import Median
 
 
 def gigabytes(one: Median) -> list[float]:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from bench_lib.canvas import COLOURS, STYLE, new_figure, ratio_text, subtitle, text_inches, title
-from bench_lib.dotplot import Line, Look, Places, Point, gain, natural
-from bench_lib.errors import UsageError
-from bench_lib.family_data import (
+from bench_lib.comparing.replicates import SECONDS
+from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, ratio_text, subtitle, text_inches, title
+from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, natural
+from bench_lib.drawing.family_data import (
     Median,
     against,
     failed_text,
@@ -18,9 +19,8 @@ from bench_lib.family_data import (
     to_tell,
     where_text,
 )
+from bench_lib.errors import UsageError
 from bench_lib.model import Case, CaseChange
-from bench_lib.replicates import SECONDS
-from bench_lib.store import Data
 from bench_lib.tma_charts import panel
 
 BLUE, VERMILLION, *_ = COLOURS

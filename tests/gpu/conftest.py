@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench_lib.gpu import detect
+from bench_lib.device.gpu import detect
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

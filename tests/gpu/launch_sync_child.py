@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench_lib import native
-from bench_lib.cudart import Runtime
-from bench_lib.gpu import Gpu
-from bench_lib.kernels import Cubin
-from bench_lib.launch import CudartApi, synchronize_call
+from bench_lib.device import native
+from bench_lib.device.cudart import Runtime
+from bench_lib.device.gpu import Gpu
+from bench_lib.device.kernels import Cubin
+from bench_lib.launching.launch import CudartApi, synchronize_call
 
 SAMPLES, CALLS, WARMUP_SECONDS = 50, 100, 0.3
 

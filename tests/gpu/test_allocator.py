@@ -10,7 +10,7 @@ import pytest
 
 from bench_lib.alloc_traces import record
 from bench_lib.alloc_traces.made import TRACES
-from bench_lib.gpu import detect
+from bench_lib.device.gpu import detect
 
 ROOT = Path(__file__).parents[2]
 

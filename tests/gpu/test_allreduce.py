@@ -12,12 +12,12 @@ from bench_lib.collectives.asked import OPS, Collective, Loaded
 from bench_lib.collectives.choices import Choices
 from bench_lib.collectives.ladder import in_turns
 from bench_lib.collectives.sweep import Group, compiled
+from bench_lib.device.gpu import detect
 from bench_lib.errors import Unavailable
-from bench_lib.gpu import detect
 from bench_lib.model import QUICK_POLICY, Timing
 from bench_lib.nccl import found
 from bench_lib.ranks.world import World
-from bench_lib.stacks import HERE
+from bench_lib.stacking.stacks import HERE
 
 pytestmark = pytest.mark.gpu
 

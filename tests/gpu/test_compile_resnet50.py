@@ -5,12 +5,12 @@ import statistics
 
 import pytest
 
-from bench_lib.compile_children import FirstStep
-from bench_lib.executions import measure
-from bench_lib.gpu import Gpu, detect
+from bench_lib.compiling.compile_children import FirstStep
+from bench_lib.compiling.executions import measure
+from bench_lib.compiling.training import Setup
+from bench_lib.convolution.precision import Precision
+from bench_lib.device.gpu import Gpu, detect
 from bench_lib.model import Policy
-from bench_lib.precision import Precision
-from bench_lib.training import Setup
 
 POLICY = Policy("test", samples=20, budget_seconds=15.0, min_samples=10, max_warmup_seconds=1.0)
 TRAIN = Setup("resnet50", "train", 128, Precision.BF16_AUTOCAST, "channels_last")

@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench_lib.conv_worker import Key
-from bench_lib.convolutions import Convolution
-from bench_lib.cudnn import Cudnn
-from bench_lib.cudnn_libraries import locate_cudnn
-from bench_lib.gpu import Gpu, detect
+from bench_lib.convolution.conv_worker import Key
+from bench_lib.convolution.convolutions import Convolution
+from bench_lib.convolution.cudnn import Cudnn
+from bench_lib.convolution.cudnn_libraries import locate_cudnn
+from bench_lib.convolution.path_convolution import PathConvolution, numbers
+from bench_lib.convolution.precision import Precision, autocast, check_supported, in_precision
+from bench_lib.convolution.shapes import CONV3D, shape, tolerance
+from bench_lib.convolution.tuned_workers import TunedWorkers
+from bench_lib.convolution.tuning import Tuning
+from bench_lib.device.gpu import Gpu, detect
 from bench_lib.model import QUICK_POLICY
-from bench_lib.path_convolution import PathConvolution, numbers
-from bench_lib.precision import Precision, autocast, check_supported, in_precision
-from bench_lib.shapes import CONV3D, shape, tolerance
-from bench_lib.stacks import HERE
-from bench_lib.tuned_workers import TunedWorkers
-from bench_lib.tuning import Tuning
+from bench_lib.stacking.stacks import HERE
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bench_lib.gpu import detect
+from bench_lib.device.gpu import detect
 
 
 @pytest.mark.gpu

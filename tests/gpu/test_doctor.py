@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench_lib.gpu import detect
+from bench_lib.device.gpu import detect
 
 pytestmark = pytest.mark.gpu
 ASKED = ("gpu", "driver-library", "driver-starts", "device-nodes", "nvml", "hmm", "mps", "gpu-memory")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bench_lib import schedule
+from bench_lib.campaigns import schedule
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +27,7 @@ HEAD = '''
 import ctypes, os, signal, time
 from pathlib import Path
 import pytest
-from bench_lib import kernels
+from bench_lib.device import kernels
 FAMILY = "faulty"
 TRAP = """
 .version 6.0
@@ -117,7 +117,7 @@ def campaign(folder: Path, body: str) -> dict[str, tuple[str, str]]:
     seed = healthy_last(body.count("def bench_") + 1)
     code = (
         "import sys; from pathlib import Path; from rich.console import Console\n"
-        "from bench_lib.campaign import Plan, run\n"
+        "from bench_lib.campaigns.campaign import Plan, run\n"
         "plan = Plan(campaign='c', results=Path('results'), stacks=('here',), rounds=1, null=False,\n"
         "    device='cuda', benchmarks=Path('.'), watchdog_seconds=20.0, seed=int(sys.argv[1]))\n"
         "sys.exit(run(plan, Console(width=200)))"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench_lib import stats
+from bench_lib.comparing import stats
 
 HERE = Path(__file__).parent
 PAIRS = 20
@@ -29,7 +29,9 @@ def run(*command: object) -> str:
 
 def test_launch_sync_agrees_with_a_cuda_program(tmp_path, capsys):
     source, program, cubin = HERE / "launch_sync.cu", tmp_path / "launch_sync", tmp_path / "empty.cubin"
-    sm = run(sys.executable, "-c", "from bench_lib.gpu import detect; print(detect().compute_capability)")
+    sm = run(
+        sys.executable, "-c", "from bench_lib.device.gpu import detect; print(detect().compute_capability)"
+    )
     arch = f"-arch=sm_{sm.replace('.', '')}"
     run("nvcc", "-O3", "-std=c++17", arch, "-cudart", "shared", "-o", program, source)
     run("nvcc", arch, "-cubin", "-o", cubin, source)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench_lib import cudart
-from bench_lib.gpu import detect
+from bench_lib.device import cudart
+from bench_lib.device.gpu import detect
 from bench_lib.module_loading.children import Children
-from bench_lib.stacks import HERE
+from bench_lib.stacking.stacks import HERE
 
 pytestmark = pytest.mark.gpu
 

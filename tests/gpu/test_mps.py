@@ -5,11 +5,11 @@ import statistics
 import pytest
 
 from bench_lib.cublas import library
+from bench_lib.device.gpu import detect
+from bench_lib.device.telemetry import Telemetry
 from bench_lib.errors import NotApplicable, Unavailable
-from bench_lib.gpu import detect
 from bench_lib.mps import control, sharing, work
-from bench_lib.stacks import HERE
-from bench_lib.telemetry import Telemetry
+from bench_lib.stacking.stacks import HERE
 
 pytestmark = pytest.mark.gpu
 

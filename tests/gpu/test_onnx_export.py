@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench_lib import stacks
 from bench_lib.exporting import agreement, networks
 from bench_lib.exporting.exporter import EXPORTERS, Exporter
+from bench_lib.stacking import stacks
 
 pytestmark = pytest.mark.gpu
 

@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
+from bench_lib.convolution.precision import Precision
 from bench_lib.model import Policy, Series, Timing
-from bench_lib.precision import Precision
 from bench_lib.ranks_steps import arms, cases
 from bench_lib.ranks_steps.networks import RESNET50, TRANSFORMER, Setup
 

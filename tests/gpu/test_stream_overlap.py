@@ -2,8 +2,8 @@
 
 import pytest
 
+from bench_lib.device.gpu import Gpu, detect
 from bench_lib.errors import WrongResult
-from bench_lib.gpu import Gpu, detect
 from bench_lib.model import Policy
 from bench_lib.overlap import copying, loading
 from bench_lib.overlap.copying import Passes, Size

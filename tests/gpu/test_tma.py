@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bench_lib import kernels
+from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
+from bench_lib.device import kernels
+from bench_lib.device.gpu import Gpu, detect
 from bench_lib.errors import CudaGainsError
-from bench_lib.gpu import Gpu, detect
-from bench_lib.rates import peak_bandwidth, peak_teraflops
 from bench_lib.tma import code, copy_ptx
 from bench_lib.tma.copies import Copies
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bench_lib.gpu import detect
+from bench_lib.device.gpu import detect
 
 ROOT = Path(__file__).parents[2]
 FILE = "benchmarks/bench_unified_memory.py"
@@ -88,7 +88,7 @@ def test_the_slope_of_a_fault_is_positive_and_repeats(tmp_path, capsys):
 
 
 PLANT = """
-from bench_lib.migration import Block
+from bench_lib.memory.migration import Block
 
 original = Block.home
 

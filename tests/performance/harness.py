@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from bench_lib import native
-from bench_lib.measure import measure
+from bench_lib.device import native
 from bench_lib.model import Policy
-from bench_lib.timer import Host
+from bench_lib.timing.measure import measure
+from bench_lib.timing.timer import Host
 from performance.figures import Figure, Part, microseconds, milliseconds, nanoseconds, percent, seconds
 
 MANY, SAMPLES, REPEATS = 200, 20_000, 3

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import synthetic
 
-from bench_lib import asked
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case
+from bench_lib.pages import asked
 from performance.figures import Figure, Part, in_seconds, megabytes, seconds, times
 
 CASES, RUNS, SAMPLES = 200, 20, 100

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench_lib import stats, store
+from bench_lib.comparing import stats, store
+from bench_lib.comparing.stats import Floats
 from bench_lib.model import NULL_SUFFIX, Status
-from bench_lib.stats import Floats
 from performance.figures import Figure, Part, times
 
 EFFECT = math.log(1.02)

@@ -11,7 +11,7 @@ import struct
 import time
 from pathlib import Path
 
-from bench_lib.driver import Driver
+from bench_lib.device.driver import Driver
 
 FATE = os.environ.get("FAKE_NVBENCH", "")
 benchmarks = []

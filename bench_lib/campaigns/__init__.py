@@ -1,0 +1,1 @@
+"""Campaigns: rounds of processes, planned, watched, merged."""

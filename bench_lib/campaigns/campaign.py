@@ -1,0 +1,283 @@
+"""A campaign: rounds of stacks, one process a stack and round; the same command goes on with it.
+
+This process only starts others and reads their journals: it never touches CUDA. A finished round
+is one file, rounds/<round>.json, written once every arm has all its cases.
+"""
+
+import signal
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from bench_lib.campaigns import campaign_containers, merge, schedule, watch
+from bench_lib.campaigns.campaign_cooling import Cooling
+from bench_lib.campaigns.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
+from bench_lib.campaigns.campaign_sharing import Sharing
+from bench_lib.campaigns.plan import Plan, write_json
+from bench_lib.campaigns.progress import Progress
+from bench_lib.errors import DataError, Refused, UsageError
+from bench_lib.faults.secrets import hide_in, secrets
+from bench_lib.journaling import journal
+from bench_lib.journaling.journal import Row
+from bench_lib.layout import CampaignFolder
+from bench_lib.model import BAD, Status, why_nothing
+from bench_lib.stacking import stacks, stock
+
+__all__ = ["Plan", "finished_rounds", "run"]
+
+_MAX_DEATHS = 3  # of processes that finished no case, in one round and arm
+_INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ctrl-C
+_LAST_LINES = 12
+
+_NOTHING = (
+    "nothing was measured: {cases} cases, 0 measured, most often: {reason}; these rounds hold no times: "
+    "mend that, and measure into another --campaign"
+)
+
+# Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
+_ENDED = (0, 1)  # all cases ran; some failed
+_REFUSED = 4
+_NOTHING_SELECTED = 5
+_DIED = -1  # not pytest's: the process never came to its end
+
+
+@dataclass(frozen=True)
+class _Round:
+    id: str
+    number: int  # from 1, counting finished rounds
+    index: int  # from 0, in the campaign's order of rounds
+    seed: int  # of the case order
+    started_at: float
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A measuring process that has ended: its exit code and the rows of its cases."""
+
+    run_id: str
+    exit_code: int
+    cases: tuple[Row, ...]
+    log: Path
+
+
+@dataclass
+class _Campaign:
+    """The state of one `run`."""
+
+    plan: Plan
+    progress: Progress
+    sharing: Sharing
+    cooling: Cooling
+    scratch: Path
+    bad: dict[str, int] = field(default_factory=dict)  # what failed -> how often
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # status and reason -> cases
+
+    @property
+    def folder(self) -> CampaignFolder:
+        return self.plan.folder
+
+
+def run(plan: Plan, console: Console) -> int:
+    """Measure until the folder holds `plan.rounds` finished rounds; the exit code.
+
+    0; 1 a case failed (it is recorded, the others ran) or processes kept dying; 2 interrupted, or no
+    case is selected; 4 measuring was refused. Raises UsageError when the plan is wrong or differs from
+    the stored one, Unavailable when a stack cannot be had.
+    """
+    sharing = Sharing(plan, lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
+    cooling = Cooling(plan.folder, plan.cool_down_c, plan.cool_down_seconds)
+    _have_libraries(plan, console)
+    with plan.folder.lock(), watch.ends_as_interrupts():
+        seed = sharing.settle()
+        merge.finish_dead(plan.folder, console.print)
+        missing = plan.rounds - len(finished_rounds(plan.folder))
+        with (
+            Progress(console, max(missing, 0) * len(plan.arms)) as progress,
+            tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
+        ):
+            campaign = _Campaign(plan, progress, sharing, cooling, Path(scratch))
+            _note_earlier(campaign)
+            return _measure_rounds(campaign, seed)
+
+
+def _note_earlier(campaign: _Campaign) -> None:
+    """How cases ended in the rounds that are finished already: the same command says it again."""
+    runs = {run for record in records(campaign.folder) for run in record["runs"]}
+    names = ["run_id", "arm", "case_id", "status", "reason"]
+    seen: set[tuple[str, str]] = set()  # a merge that was stopped leaves a row in two files
+    for case in rows(campaign.folder.parquet_files("cases"), names) if runs else []:
+        key = (case["run_id"], case["case_id"])
+        if case["run_id"] in runs and key not in seen:
+            seen.add(key)
+            _note_end(campaign, case["arm"], case)
+
+
+def _have_libraries(plan: Plan, console: Console) -> None:
+    """Fetch what the stacks need, unless a folder of wheels says that there is no index."""
+    stock.require_wheels(plan.entries(), plan.wheels)
+    for entry in plan.entries():
+        stock.have(entry, plan.wheels, console.print, plan.stacks_file)
+    campaign_containers.require_gpus(plan)
+
+
+def _measure_rounds(campaign: _Campaign, seed: int) -> int:
+    plan, say = campaign.plan, campaign.progress.say
+    code = 0
+    try:
+        while (finished := _finished(campaign)) < plan.rounds:
+            index = next_index(records(campaign.folder))
+            case_seed = schedule.case_seed(seed, index)
+            this = _Round(uuid.uuid4().hex, finished + 1, index, case_seed, time.time())
+            _measure_round(campaign, this, schedule.order(list(plan.arms), seed, index))
+    except KeyboardInterrupt:
+        say(f"interrupted; go on with: {plan.command}")
+        code = 2
+    except Refused as error:
+        say(str(error))
+        code = 4
+    except UsageError as error:
+        say(str(error))
+        code = 2
+    except Stopped as error:
+        say(str(error))
+        code = 1
+    for what, times in campaign.bad.items():
+        say(f"{what}{f' ({times} times)' if times > 1 else ''}")
+    put = campaign.sharing.end()
+    say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
+    if reason := why_nothing(campaign.ends):
+        say(_NOTHING.format(cases=campaign.ends.total(), reason=reason))
+    return code or (1 if campaign.bad or not put else 0)
+
+
+def _finished(campaign: _Campaign) -> int:
+    """How many rounds are finished; before another one, those that others have measured meanwhile too."""
+    if (finished := len(finished_rounds(campaign.folder))) >= campaign.plan.rounds:
+        return finished
+    campaign.sharing.refresh()
+    return len(finished_rounds(campaign.folder))
+
+
+def _measure_round(campaign: _Campaign, this: _Round, order: Sequence[str]) -> None:
+    runs = [
+        run_id for position, arm in enumerate(order) for run_id in _measure_arm(campaign, this, arm, position)
+    ]
+    record = {"round": this.id, "index": this.index, "order": list(order), "case_seed": this.seed}
+    record |= {"runs": runs, **machine(campaign.folder, this.id, runs), **campaign.cooling.of_round()}
+    record |= {"started_at": this.started_at, "ended_at": time.time()}
+    write_json(campaign.folder.path / "rounds" / f"{this.id}.json", record)
+    campaign.sharing.put()
+
+
+def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> list[str]:
+    """All cases of an arm, in as many processes as it takes; the ids of their runs."""
+    campaign.progress.begin(f"round {this.number} of {campaign.plan.rounds}, {arm}")
+    runs: list[str] = []
+    done: set[str] = set()  # node ids
+    before = campaign.ends.copy()
+    deaths = 0
+    while True:
+        process = _measure_process(campaign, this, arm, position, done)
+        runs += [process.run_id] if process.cases else []
+        new = {case["nodeid"] for case in process.cases} - done
+        done |= new
+        for case in process.cases:
+            _note_end(campaign, arm, case)
+        if process.exit_code == _REFUSED:
+            raise Refused(f"measuring was refused:\n{_last_lines(process.log)}")
+        if process.exit_code == _NOTHING_SELECTED and not done:
+            raise UsageError(f"no case is selected for {arm}:\n{_last_lines(process.log)}")
+        if process.exit_code in (*_ENDED, _NOTHING_SELECTED):
+            break
+        deaths = 0 if new else deaths + 1
+        if deaths == _MAX_DEATHS:
+            raise Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
+    campaign.progress.end(len(done), campaign.ends - before)
+    return runs
+
+
+def _note_end(campaign: _Campaign, arm: str, case: Row) -> None:
+    campaign.ends[case["status"], case["reason"] or ""] += 1
+    if case["status"] in BAD:
+        what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
+        campaign.bad[what] = campaign.bad.get(what, 0) + 1
+
+
+def _last_lines(log: Path) -> str:
+    """What a process said last; where pytest says ERROR, only that."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "\n".join([*(errors or lines)[-_LAST_LINES:], f"(its whole output: {log})"])
+
+
+def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:
+    """Run one process to its end, whatever that is; its journal is Parquet afterwards."""
+    plan, folder, run_id = campaign.plan, campaign.folder, uuid.uuid4().hex
+    log = folder.path / "logs" / f"{run_id}.log"
+    task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
+    task |= {"skip": sorted(done), "quantities": campaign.cooling.wait(run_id, campaign.progress)}
+    write_json(campaign.scratch / "task.json", task)
+    entry = stacks.stack(plan.arms[arm], plan.stacks_file)
+    started = campaign_containers.process(plan, entry, run_id, campaign.scratch / "task.json")
+    child = watch.start(started.command, started.variables, log)
+    watchdog = watch.Watchdog(folder.journal(run_id), plan.watchdog_seconds, plan.idle_seconds, log)
+    try:
+        hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
+    except BaseException:  # Ctrl-C before all: the process writes what it has, then ends
+        watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
+        _keep(campaign, run_id, None, "")
+        raise
+    finally:
+        started.end()
+        hide_in(log, secrets(started.variables))
+    status = Status.HUNG if hung else Status.CRASHED
+    _keep(campaign, run_id, status, hung or watch.how_it_ended(child.returncode))
+    process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
+    if process.exit_code == 0:
+        log.unlink()
+    campaign.sharing.put()
+    return process
+
+
+def _keep(campaign: _Campaign, run_id: str, status: Status | None, reason: str) -> None:
+    """Turn the journal of an ended process into Parquet, unless the process did so itself.
+
+    A case it died in gets `status`; without one (Ctrl-C) that case counts as not begun.
+    """
+    folder, say = campaign.folder, campaign.progress.say
+    path = folder.journal(run_id)
+    if not path.exists():
+        return
+    try:
+        if status is not None and b"\n" in path.read_bytes():
+            journal.append_status(path, status, reason)
+        merge.keep(path, folder)
+    except DataError as error:  # it stays, and the cases in it are measured again
+        say(f"left where it is: {error}")
+
+
+def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
+    """What the process said of itself: after its end, a CUDA library may still crash at exit.
+
+    _DIED when it did not come to its end, whatever its return code, unless it refused to go on.
+    """
+    if returncode == _REFUSED:
+        return _REFUSED
+    path = folder.table("runs", run_id)
+    if not path.exists():  # no case was begun
+        return {0: _NOTHING_SELECTED, 1: _DIED}.get(returncode, returncode)
+    row = pq.read_table(path, columns=["complete", "exit_code"]).to_pylist()[0]
+    return int(row["exit_code"]) if row["complete"] and row["exit_code"] is not None else _DIED
+
+
+def _cases(folder: CampaignFolder, run_id: str) -> tuple[Row, ...]:
+    path = folder.table("cases", run_id)
+    names = ["nodeid", "case_id", "status", "reason"]
+    return tuple(pq.read_table(path, columns=names).to_pylist()) if path.exists() else ()

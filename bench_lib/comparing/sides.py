@@ -1,0 +1,209 @@
+"""What a user calls a side of a comparison, resolved to the runs that it means."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from bench_lib.comparing import store
+from bench_lib.comparing.store import Data, Results
+from bench_lib.errors import UsageError
+from bench_lib.layout import CampaignFolder
+from bench_lib.model import NULL_SUFFIX
+
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Side:
+    """The runs on one side of a comparison, under the name it was asked for."""
+
+    label: str
+    campaign: str
+    data: Data  # of this side's runs only
+    repeat: Data | None = None  # of the second arm that the same stack has in the campaign
+
+
+def resolve(text: str, campaign: str | None, results: Path | Results) -> Side:
+    """The side that `text` names.
+
+    `text` is a stack or arm (`cudart-11.8#2`) of `campaign`, CAMPAIGN/STACK, a campaign that holds one
+    stack, or the path of a `--benchmark-json` file. Raises UsageError naming what exists, DataError
+    for a file that cannot be read.
+    """
+    return _Resolver(campaign, results).side(text)
+
+
+def whole_stack(text: str | None, campaign: str | None, results: Path | Results) -> Side:
+    """The side of a contrast: as `resolve`, but a stack means all its arms, None the one stack there is."""
+    return _Resolver(campaign, results, all_arms=True).side(text)
+
+
+def pair(baseline: str, candidate: str, campaign: str | None, results: Path | Results) -> tuple[Side, Side]:
+    """Both sides of a comparison, each campaign read once; see `resolve`."""
+    a, b = several([baseline, candidate], campaign, results)
+    return a, b
+
+
+def several(names: Sequence[str], campaign: str | None, results: Path | Results) -> list[Side]:
+    """The sides of a comparison or of a bridge, each campaign read once; see `resolve`."""
+    resolver = _Resolver(campaign, results)
+    found = [resolver.side(name) for name in names]
+    if len({side.label for side in found}) < len(found):  # before.json of two folders
+        found = [replace(side, label=name) for side, name in zip(found, names, strict=True)]
+    return found
+
+
+def repeated(
+    stack: str | None, campaign: str | None, results: Path | Results
+) -> tuple[Side, Side, pd.DataFrame]:
+    """A stack's two arms in a campaign, the baseline's by default, and all runs of the campaign.
+
+    Raises UsageError where no stack, or not this one, was measured twice a round.
+    """
+    return _Resolver(campaign, results).repeated(stack)
+
+
+def joined(a: Side, b: Side) -> Data:
+    """The data of both sides as one; a column `side` of runs and cases tells which."""
+    runs, cases = (
+        [frame.assign(side=one.label) for frame, one in zip(frames, (a, b), strict=True)]
+        for frames in ((a.data.runs, b.data.runs), (a.data.cases, b.data.cases))
+    )
+    return Data(
+        pd.concat(runs, ignore_index=True),
+        pd.concat(cases, ignore_index=True),
+        pa.concat_tables([a.data.samples, b.data.samples]),
+        tuple(dict.fromkeys([*a.data.skipped, *b.data.skipped])),
+    )
+
+
+def campaigns(results: Path) -> list[str]:
+    """The campaigns under `results` that hold anything, by name."""
+    folders = sorted(results.iterdir()) if results.is_dir() else []
+    return [path.name for path in folders if path.is_dir() and _holds_runs(results, path.name)]
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UsageError:
+    """The error for a name that is not among `known`: says what is there, the nearest first."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    there = [*near, *(one for one in listed if one not in near)]
+    more = f" and {len(there) - _NAMES_SHOWN} more" if len(there) > _NAMES_SHOWN else ""
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UsageError(
+        f"no {kind} {name!r}{where}; there: {', '.join(there[:_NAMES_SHOWN]) or 'none'}{more}{hint}"
+    )
+
+
+class _Resolver:
+    """Names to sides."""
+
+    def __init__(self, campaign: str | None, results: Path | Results, all_arms: bool = False) -> None:
+        self._campaign = campaign
+        self._all_arms = all_arms
+        self._opened = store.opened(results)
+        self._results = self._opened.folder
+
+    def side(self, text: str | None) -> Side:
+        if text is None:
+            return self._the_stack()
+        if text.endswith(".json") or Path(text).is_file():
+            return _from_json(Path(text))
+        if self._campaign is not None and text in _arms(self._load(self._campaign)):
+            return self._arm(self._campaign, text, text)
+        name, slash, arm = text.rpartition("/")
+        if slash:
+            return self._arm(name, arm, text)
+        if text in campaigns(self._results):
+            return self._arm(text, self._only_stack(text), text)
+        raise self._not_found(text)
+
+    def repeated(self, stack: str | None) -> tuple[Side, Side, pd.DataFrame]:
+        """See `repeated` of this module."""
+        if self._campaign is None:
+            raise self._no_campaign()
+        data = self._load(self._campaign)
+        twice = [arm for arm in _arms(data) if arm + NULL_SUFFIX in _arms(data)]
+        if not twice:
+            raise UsageError(
+                f"campaign {self._campaign!r} holds no stack twice (NAME{NULL_SUFFIX}); measure it without "
+                f"--no-null, or name a null value with --contrast, such as runtime=11.8:11.8{NULL_SUFFIX}"
+            )
+        where = f" that was measured twice a round in campaign {self._campaign!r}"
+        if stack is None and len(twice) > 1:
+            raise UsageError(f"{len(twice)} stacks were measured twice; name one of {', '.join(twice)}")
+        if stack is not None and stack not in twice:
+            raise unknown("stack", stack, twice, where)
+        a = self.side(stack or twice[0])
+        return a, self.side(a.label + NULL_SUFFIX), data.runs
+
+    def _load(self, name: str) -> Data:
+        if not CampaignFolder(self._results, name).exists():
+            raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
+        return _not_empty(name, self._opened.campaign(name))
+
+    def _arm(self, campaign: str, arm: str, label: str) -> Side:
+        arms = _arms(self._load(campaign))
+        if arm not in arms:
+            raise unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
+        data = self._load(campaign)
+        runs = data.runs
+        own = runs["stack" if self._all_arms and arm in set(runs["stack"]) else "arm"] == arm
+        again = set(runs.loc[runs["arm"] == arm + NULL_SUFFIX, "run_id"])
+        repeat = data.of_runs(again) if again and not self._all_arms else None
+        return Side(label, campaign, data.of_runs(set(runs.loc[own, "run_id"])), repeat)
+
+    def _no_campaign(self) -> UsageError:
+        there = ", ".join(campaigns(self._results)) or "none"
+        return UsageError(f"no campaign is named; name one with --campaign (there: {there})")
+
+    def _the_stack(self) -> Side:
+        if self._campaign is None:
+            raise self._no_campaign()
+        stack = self._only_stack(self._campaign)
+        return self._arm(self._campaign, stack, stack)
+
+    def _only_stack(self, campaign: str) -> str:
+        stacks = sorted(set(self._load(campaign).runs["stack"]))
+        if len(stacks) > 1:
+            raise UsageError(
+                f"campaign {campaign!r} holds {len(stacks)} stacks; name one of them, such as "
+                f"{campaign}/{stacks[0]} (there: {', '.join(stacks[:_NAMES_SHOWN])})"
+            )
+        return str(stacks[0])
+
+    def _not_found(self, text: str) -> UsageError:
+        if self._campaign is not None:
+            where = f" in campaign {self._campaign!r}"
+            return unknown("stack or arm", text, _arms(self._load(self._campaign)), where)
+        error = unknown("campaign", text, campaigns(self._results), f" under {self._results}")
+        return UsageError(f"{error} (a stack needs --campaign NAME, or CAMPAIGN/STACK)")
+
+
+def _holds_runs(results: Path, name: str) -> bool:
+    try:
+        return CampaignFolder(results, name).exists()
+    except UsageError:  # a folder whose name cannot be a campaign's
+        return False
+
+
+def _not_empty(name: str, data: Data) -> Data:
+    if data.runs.empty:
+        why = "; ".join(f"{file}: {reason}" for file, reason in data.skipped[:3])
+        raise UsageError(f"campaign {name!r} holds no run that can be read ({why}); measure it again")
+    return data
+
+
+def _arms(data: Data) -> list[str]:
+    return sorted(set(data.runs["arm"]))
+
+
+def _from_json(path: Path) -> Side:
+    data = store.load_json(path)
+    if data.runs.empty:
+        raise UsageError(f"{path} holds no run; measure again with --benchmark-json={path}")
+    return Side(path.name, str(data.runs["campaign"].iloc[0]), data)

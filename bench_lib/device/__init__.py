@@ -1,0 +1,1 @@
+"""The GPU as this suite sees it: driver, runtime, kernels, telemetry."""

@@ -1,0 +1,1 @@
+"""Charts of one campaign or comparison."""

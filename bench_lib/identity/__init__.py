@@ -1,0 +1,1 @@
+"""What was measured on: machine, loaded libraries, what a stack promised."""

@@ -1,0 +1,1 @@
+"""A run's journal, and its rows."""

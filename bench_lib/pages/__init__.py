@@ -1,0 +1,1 @@
+"""What people read: pages, terminal, reports, notebook cells."""

@@ -1,0 +1,99 @@
+"""What a command line asked for in, comparisons, bridges and calibrations out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench_lib.comparing import calibrate, compare, sides
+from bench_lib.comparing.bridge import Bridge, bridge
+from bench_lib.comparing.calibrate import Calibration
+from bench_lib.comparing.store import Data, Results, opened
+from bench_lib.errors import UsageError
+from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.places import reading
+
+LOCAL = "local"  # the campaign of plain pytest runs
+
+
+def folder(
+    results: str,
+    names: Sequence[str],
+    campaign: str | None,
+    contrast: str | None = None,
+    check: str | None = None,
+) -> Path:
+    """The folder to read; of a place elsewhere, with the campaigns that are asked for fetched into it.
+
+    A side is a campaign, or a stack or an arm: where it may be either, it is fetched if it is there.
+    Raises UsageError for a campaign that is not there, and Unreachable.
+    """
+    sides_named = {name for name in names if not name.endswith(".json")}
+    certain = {name.rpartition("/")[0] for name in sides_named if "/" in name}
+    perhaps = {name for name in sides_named if "/" not in name}
+    certain |= {name for name in (campaign or (LOCAL if contrast else None), check) if name}
+    if not (campaign or contrast):
+        certain, perhaps = certain | perhaps, set()
+    return reading.folder(results, certain, perhaps)
+
+
+def compared(
+    names: Sequence[str], campaign: str | None, results: Path | Results, contrast: str | None
+) -> tuple[Comparison, Data]:
+    """Two sides, or two values of a parameter inside one stack, compared; and the data of both.
+
+    Raises UsageError for another number of sides, or a contrast that is not P=X:Y.
+    """
+    if contrast is not None:
+        if len(names) > 1:
+            raise UsageError(
+                f"--contrast compares inside one stack, but {len(names)} sides are named; name one or none"
+            )
+        parameter, baseline, candidate = parse_contrast(contrast)
+        side = sides.whole_stack(names[0] if names else None, campaign or LOCAL, results)
+        return compare.contrast(side, parameter, baseline, candidate), side.data
+    if len(names) != 2:
+        raise UsageError(
+            f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
+            "(stacks of --campaign, CAMPAIGN/STACK, or --benchmark-json files), more for a bridge, or use "
+            "--contrast"
+        )
+    a, b = sides.pair(names[0], names[1], campaign, results)
+    return compare.compare(a, b), sides.joined(a, b)
+
+
+def bridged(
+    names: Sequence[str], campaign: str | None, results: Path | Results, check: str | None
+) -> tuple[Bridge, Data]:
+    """Three stacks or more as a bridge, and the data of both its ends.
+
+    `check` is another campaign that holds the ends.
+    """
+    results = opened(results)
+    found = sides.several(names, campaign, results)
+    ends = [str(side.data.runs["arm"].iloc[0]) for side in (found[0], found[-1])]
+    apart = None if check is None else sides.pair(ends[0], ends[1], check, results)
+    return bridge(found, apart), sides.joined(found[0], found[-1])
+
+
+def calibrated(stack: str | None, campaign: str, results: Path, contrast: str | None) -> Calibration:
+    """A campaign's baseline against its repeat, or two values of a parameter that are the same thing."""
+    if contrast is not None:
+        _, baseline, repeat = parse_contrast(contrast)
+        if not repeat.startswith(f"{baseline}#"):
+            raise UsageError(
+                f"{baseline!r} and {repeat!r} are two things, and calibrating compares one with itself; name "
+                f"{baseline}:{baseline}{NULL_SUFFIX}"
+            )
+        return calibrate.calibrate(compared([stack] if stack else [], campaign, results, contrast)[0])
+    a, b, runs = sides.repeated(stack, campaign, results)
+    return calibrate.calibrate(compare.compare(a, b), runs)
+
+
+def parse_contrast(text: str) -> tuple[str, str, str]:
+    """Parameter, baseline and candidate of `PARAMETER=BASELINE:CANDIDATE`; else UsageError."""
+    parameter, equals, values = text.partition("=")
+    baseline, colon, candidate = values.partition(":")
+    if not (parameter and equals and baseline and colon and candidate):
+        raise UsageError(
+            f"--contrast {text!r} is not PARAMETER=BASELINE:CANDIDATE, such as runtime=11.8:12.4"
+        )
+    return parameter, baseline, candidate

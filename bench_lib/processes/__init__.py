@@ -1,0 +1,1 @@
+"""Processes of one's own, and how they end with the one that started them."""

@@ -1,0 +1,1 @@
+"""A run under pytest: options, cases, session, the plugin."""

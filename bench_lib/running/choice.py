@@ -1,0 +1,58 @@
+"""Which of the items that pytest collected are measured, and in which order."""
+
+from typing import Any
+
+import pytest
+
+from bench_lib.errors import UsageError
+from bench_lib.running import ending, selection
+from bench_lib.running.options import Options, Task
+
+NAME = "cuda-gains"  # of the plugin, and of what a worker of pytest-xdist says
+WITH_XDIST = (
+    "benchmarks are selected together with -n: processes side by side disturb each other's times; "
+    "run pytest without -n"
+)
+
+
+class Choice:
+    """The hooks of collection, and what they found."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.found = False  # whether there were benchmarks among what was collected
+        self.lost = ""  # which families nothing is left of, and why
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what the options do not ask for, and put the rest in order."""
+        if not any(map(selection.is_case, items)):
+            return
+        if hasattr(config, "workerinput"):  # xdist: the controller ends the session, see below
+            config.workeroutput[NAME] = True  # type: ignore[attr-defined]
+            items.clear()
+            return
+        self.found = True
+        with ending.usage_errors():
+            task, asked = Task.of_environment(), self._options
+            if asked.quick and asked.full:
+                raise UsageError("--quick and --full exclude each other; give one of them")
+            kept = selection.select(
+                items, asked.families, asked.quick, asked.full, soak=bool(asked.soak_minutes)
+            )
+            self.lost = selection.not_core(items, asked.families) if asked.quick else ""
+            kept = [item for item in selection.shuffled(kept, task.seed) if item.nodeid not in task.skip]
+            cases = [item for item in kept if selection.is_case(item)]
+            selection.check(cases)
+            if not (cases or self.lost or task.skip):
+                self.lost = selection.not_named(items, asked.families)
+        dropped = [item for item in items if item not in set(kept)]
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of pytest-xdist has ended, and had found benchmarks."""
+        if getattr(node, "workeroutput", {}).get(NAME):
+            raise pytest.UsageError(WITH_XDIST)

@@ -1,0 +1,1 @@
+"""From a callable to samples: timers, the measuring loop, turns."""
