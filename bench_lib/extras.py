@@ -1,15 +1,20 @@
 """A Python package that is missing in, the extra of this suite that brings it out."""
 
 from importlib import metadata
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DISTRIBUTION = "cuda-gains"
 
 
 def of(module: str) -> str:
     """The first extra that requires the package of a module; "" where none does, or nothing is installed."""
+    # An image asks for a stack's pins before anything is installed.
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     package = canonicalize_name(module.partition(".")[0])
     try:
         lines = metadata.requires(DISTRIBUTION) or ()
@@ -20,6 +25,6 @@ def of(module: str) -> str:
     return next((extra for extra in extras for need in needs if _only_with(need, extra)), "")
 
 
-def _only_with(need: Requirement, extra: str) -> bool:
+def _only_with(need: "Requirement", extra: str) -> bool:
     marker = need.marker
     return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})

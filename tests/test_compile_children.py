@@ -167,7 +167,7 @@ class Told:
     def __init__(self, answer):
         self.answer, self.asked, self.closed = answer, 0, False
 
-    def __call__(self, make, *arguments, daemon):
+    def __call__(self, make, *arguments, daemon, variables):
         return self
 
     def start(self):

@@ -182,7 +182,7 @@ def test_what_a_kill_leaves_is_not_used_and_is_replaced(kit: Kit) -> None:
 
 def test_two_processes_make_one_environment(kit: Kit) -> None:
     code = (
-        "import sys; from pathlib import Path; from bench_lib import stacks, venvs\n"
+        "import sys; from pathlib import Path; from bench_lib.stacking import stacks, venvs\n"
         "venvs.create(stacks.stack('made'), Path(sys.argv[1]), print)"
     )
     command = [sys.executable, "-c", code, str(kit.wheels)]

@@ -53,7 +53,8 @@ class FirstStep:
     def __init__(self, setup: Setup, execution: str, device: str, caches: Path) -> None:
         self._execution, self._device = execution, device
         # Older torches compile in processes that they fork, which a daemon may not.
-        self._worker = Worker(waiting_arm, setup, execution, device, caches, daemon=False)
+        variables = cache_environment(caches)
+        self._worker = Worker(waiting_arm, setup, execution, device, daemon=False, variables=variables)
         self.start, self.up, self.close = self._worker.start, self._worker.up, self._worker.close
 
     def take(self, cold: bool) -> First:
@@ -76,9 +77,8 @@ class FirstStep:
         return first
 
 
-def waiting_arm(setup: Setup, execution: str, device: str, caches: Path) -> Callable[[None], First]:
+def waiting_arm(setup: Setup, execution: str, device: str) -> Callable[[None], First]:
     """In the process: the arm, made; what is returned takes its first step."""
-    os.environ.update(cache_environment(caches))
     import torch
 
     held = ExitStack()  # for the life of the process
