@@ -69,6 +69,7 @@ def keep(parent: int, command: list[str]) -> int:
         if signal.sigwait(_WAITED) == END_ALL:
             end_below(os.getpid())
     end_below(os.getpid())
+    _reaped(child)  # else they wait for the machine's first process, which in a container may never look
     return status
 
 
