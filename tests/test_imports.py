@@ -45,8 +45,8 @@ MEASURING = [
     "device.cudart", "device.native", "device.telemetry",
     "thermal", "thermal.wait", "device.gpu_lock", "device.gpu",
     # taking samples
-    "timing", "timing.timer", "timing.measure", "timing.turns", "running", "running.plain",
-    "running.bench",
+    "timing", "timing.preemption", "timing.timer", "timing.measure", "timing.turns",
+    "running", "running.plain", "running.bench",
     # what was measured on
     "identity.machine", "identity.libraries", "identity.probe", "identity.promises", "running.preflight",
     # the work of the families

@@ -5,10 +5,11 @@ import math
 
 import pytest
 
-from bench_lib.device.telemetry import Lost, Reading
+from bench_lib.device.telemetry import Reading
 from bench_lib.errors import CaseTimeout, CudaGainsError
 from bench_lib.model import Flag, Policy, Timing, Work
 from bench_lib.timing.measure import Warn, checked, measure
+from bench_lib.timing.preemption import Preemptions
 from bench_lib.timing.timer import Fake, Host, Sample
 
 POLICY = Policy("test", samples=12, budget_seconds=10.0, warmup_seconds=0.1, max_warmup_seconds=1.0)
@@ -214,7 +215,7 @@ def test_the_timers_own_flags_are_kept():
     ticks = iter(range(0, 10**9, 1000))
     switches = iter([0, 0] * 1 + [0, 1] + [1, 1] * 100)
     policy = Policy("p", samples=3, budget_seconds=1.0, max_warmup_seconds=0.0)
-    timer = Host(1, clock_ns=lambda: next(ticks), lost=lambda: Lost(next(switches)))
+    timer = Host(1, clock_ns=lambda: next(ticks), counted=lambda: Preemptions(next(switches)))
     assert measure(lambda: None, timer, policy).flags == ("", "preempted", "")
 
 

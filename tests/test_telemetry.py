@@ -14,10 +14,10 @@ from bench_lib.device.telemetry import (
     Telemetry,
     clock_source,
     involuntary_switches,
-    lost_core,
     steal_seconds,
 )
 from bench_lib.model import Clocks
+from bench_lib.timing.preemption import preemptions
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
 
@@ -184,7 +184,7 @@ def test_a_thread_that_shares_its_core_is_switched_out():
             while involuntary_switches() == before and time.monotonic() < end:
                 pass
             assert involuntary_switches() > before
-            waited = lost_core().waited_seconds
+            waited = preemptions().waited_seconds
             assert waited is None or waited > 0
         finally:
             os.sched_setaffinity(0, cores)

@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from bench_lib.device.telemetry import Lost
 from bench_lib.errors import UsageError
 from bench_lib.model import Flag, Timing
+from bench_lib.timing.preemption import Preemptions
 from bench_lib.timing.timer import Batch, Cold, Fake, Graph, Host, Native, Prepared
 
 SUBMIT, KERNEL, FLUSH, GAP = 3e-6, 10e-6, 50e-6, 2e-6
@@ -109,7 +109,7 @@ def device():
 
 
 def quiet():
-    return Lost(0)
+    return Preemptions(0)
 
 
 def test_cold_gives_the_kernel_alone_without_flush_and_submit(device):
@@ -181,20 +181,20 @@ def test_graph_is_captured_once_and_timed_per_call(device):
 
 
 def test_host_without_drain_is_the_submission_alone(device):
-    timer = Host(100, device.synchronize, drain=False, clock_ns=device.host_ns, lost=quiet)
+    timer = Host(100, device.synchronize, drain=False, clock_ns=device.host_ns, counted=quiet)
     assert timer.sample(device.kernel).seconds == pytest.approx(SUBMIT, rel=1e-3)
     assert device.busy_until <= device.now  # and yet the next sample finds an empty stream
 
 
 def test_host_with_drain_includes_the_queued_work(device):
-    timer = Host(100, device.synchronize, drain=True, clock_ns=device.host_ns, lost=quiet)
+    timer = Host(100, device.synchronize, drain=True, clock_ns=device.host_ns, counted=quiet)
     expected = (SUBMIT + 100 * KERNEL + WAIT_COST) / 100
     assert timer.sample(device.kernel).seconds == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("drain", [False, True])
 def test_pending_work_does_not_leak_into_a_host_sample(device, drain):
-    timer = Host(10, device.synchronize, drain, clock_ns=device.host_ns, lost=quiet)
+    timer = Host(10, device.synchronize, drain, clock_ns=device.host_ns, counted=quiet)
     alone = timer.sample(device.kernel).seconds
     for _ in range(1000):
         device.kernel()
@@ -210,12 +210,12 @@ def test_without_a_synchronise_pending_work_does_leak_in(device):
         device.kernel()
         device.synchronize()
 
-    sample = Host(1, None, clock_ns=device.host_ns, lost=quiet).sample(call)
+    sample = Host(1, None, clock_ns=device.host_ns, counted=quiet).sample(call)
     assert sample.seconds > 100 * KERNEL
 
 
 def test_native_takes_the_loop_at_its_word(device):
-    timer = Native(lambda: 2.5e-6, 100, lost=quiet)
+    timer = Native(lambda: 2.5e-6, 100, counted=quiet)
     assert timer.prepare(device.kernel) == 100
     assert timer.sample(device.kernel) == (2.5e-6, ())
     assert device.log == []
@@ -239,12 +239,16 @@ def test_a_lost_core_is_a_doubt_only_where_it_can_be_seen(wall_seconds, switches
     ticks = iter([0, round(wall_seconds * 1e9)] * 2)
     known = waited_seconds is not None
     counts = iter(
-        [Lost(5, 7.0 if known else None), Lost(5 + switches, 7.0 + waited_seconds if known else None)] * 2
+        [
+            Preemptions(5, 7.0 if known else None),
+            Preemptions(5 + switches, 7.0 + waited_seconds if known else None),
+        ]
+        * 2
     )
     expected = (Flag.PREEMPTED,) if flagged else ()
-    host = Host(1, clock_ns=lambda: next(ticks), lost=lambda: next(counts))
+    host = Host(1, clock_ns=lambda: next(ticks), counted=lambda: next(counts))
     assert host.sample(lambda: None).flags == expected
-    native = Native(lambda: 1e-6, 100, clock_ns=lambda: next(ticks), lost=lambda: next(counts))
+    native = Native(lambda: 1e-6, 100, clock_ns=lambda: next(ticks), counted=lambda: next(counts))
     assert native.sample(lambda: None).flags == expected
 
 

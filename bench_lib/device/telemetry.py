@@ -6,15 +6,13 @@ without NVML, or where a MIG slice does not answer, a value is None and measurin
 
 import os
 import resource
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from bench_lib.model import Clocks
 
@@ -220,32 +218,6 @@ class ClockLog:
 def involuntary_switches() -> int:
     """How often this thread has lost its core to another one so far."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-
-
-class Lost(NamedTuple):
-    """How often this thread has lost its core so far, and how long it has waited for one, where told."""
-
-    switches: int
-    waited_seconds: float | None = None
-
-
-def lost_core() -> Lost:
-    """The count now; the wait is the kernel's run delay (/proc/.../schedstat, its second number)."""
-    return Lost(involuntary_switches(), _waited_seconds(os.getpid(), threading.get_native_id()))
-
-
-def _waited_seconds(process: int, thread: int) -> float | None:
-    opened = _schedstat(process, thread)
-    return None if opened is None else int(os.pread(opened, 100, 0).split()[1]) / 1e9
-
-
-@cache
-def _schedstat(process: int, thread: int) -> int | None:
-    """A descriptor kept for the thread's life, as it is read around every sample; None without one."""
-    try:
-        return os.open(f"/proc/{process}/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
 
 
 def steal_seconds(read: Callable[[], str] = Path("/proc/stat").read_text) -> float:

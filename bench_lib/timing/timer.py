@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from bench_lib.device.telemetry import Lost, lost_core
 from bench_lib.errors import UsageError
 from bench_lib.model import Flag, Timing
+from bench_lib.timing.preemption import Preemptions, doubted, preemptions
 
 Fn = Callable[[], object]
 
 # Launches queue on a held stream until it is released; the queue takes about a thousand, and then
 # the host would wait for a stream that waits for the host.
 MAX_QUEUED_CALLS = 512
-
-# What an involuntary switch can cost at most: about one time slice of the scheduler.
-_SLICE_SECONDS = 0.004
-_LOST_SHARE = 0.01
 
 
 class Hold(Protocol):
@@ -163,13 +159,13 @@ class Host:
         synchronize: Fn | None = None,
         drain: bool = False,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        lost: Callable[[], Lost] = lost_core,
+        counted: Callable[[], Preemptions] = preemptions,
     ) -> None:
         self.calls = _checked(calls)
         self._wait = synchronize or _nothing
         self._drain = drain
         self._clock_ns = clock_ns
-        self._lost = lost
+        self._counted = counted
 
     def prepare(self, fn: Fn) -> int:
         """One free call."""
@@ -182,13 +178,13 @@ class Host:
         calls, clock_ns, wait = range(self.calls), self._clock_ns, self._wait
         at_end = wait if self._drain else _nothing
         wait()
-        before = self._lost()
+        before = self._counted()
         start = clock_ns()
         for _ in calls:
             fn()
         at_end()
         seconds = (clock_ns() - start) / 1e9
-        after = self._lost()
+        after = self._counted()
         wait()
         return Sample(seconds / self.calls, _preempted(before, after, seconds))
 
@@ -203,12 +199,12 @@ class Native:
         loop: Callable[[], float],
         calls: int,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        lost: Callable[[], Lost] = lost_core,
+        counted: Callable[[], Preemptions] = preemptions,
     ) -> None:
         self._loop = loop
         self.calls = _checked(calls)
         self._clock_ns = clock_ns
-        self._lost = lost
+        self._counted = counted
 
     def prepare(self, _fn: Fn) -> int:
         """One free turn of the loop: it may have to be compiled."""
@@ -217,11 +213,11 @@ class Native:
 
     def sample(self, _fn: Fn) -> Sample:
         """One turn of the loop; it is the work itself, so `_fn` is not called."""
-        before = self._lost()
+        before = self._counted()
         start = self._clock_ns()
         seconds = self._loop()
         wall_seconds = (self._clock_ns() - start) / 1e9
-        return Sample(float(seconds), _preempted(before, self._lost(), wall_seconds))
+        return Sample(float(seconds), _preempted(before, self._counted(), wall_seconds))
 
 
 class Prepared:
@@ -280,16 +276,8 @@ def _run_free(device: Device, fn: Fn) -> int:
     return 1
 
 
-def _preempted(before: Lost, after: Lost, wall_seconds: float) -> tuple[Flag, ...]:
-    """A doubt when the core was lost for more than 1 % of the sample: in long samples a few switches
-    are ordinary and cost nothing that can be seen. Without the kernel's word each costs a slice.
-    """
-    switches = after.switches - before.switches
-    lost_seconds = switches * _SLICE_SECONDS
-    if before.waited_seconds is not None and after.waited_seconds is not None:
-        lost_seconds = after.waited_seconds - before.waited_seconds
-    doubted = switches > 0 and lost_seconds > _LOST_SHARE * wall_seconds
-    return (Flag.PREEMPTED,) if doubted else ()
+def _preempted(before: Preemptions, after: Preemptions, wall_seconds: float) -> tuple[Flag, ...]:
+    return (Flag.PREEMPTED,) if doubted(before, after, wall_seconds) else ()
 
 
 def _checked(calls: int, limit: int | None = None) -> int:
