@@ -15,6 +15,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# The first step of an optimizer imports this, and it keeps the group that it finds then: its threads would
+# outlive destroy_process_group, and a rank could abort at its very end. Imported before there is a group.
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
