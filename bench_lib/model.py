@@ -141,7 +141,7 @@ class Policy:
     samples: int
     budget_seconds: float  # sampling stops here once `min_samples` are there
     min_samples: int = 5
-    warmup_seconds: float = 0.1  # at least; on until stable
+    warmup_seconds: float = 0.05  # at least; on until stable
     max_warmup_seconds: float = 1.0
 
 

@@ -119,27 +119,29 @@ def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Calla
 
 
 @pytest.fixture(scope="module")
-def first(torch, on_gpu: bool, tmp_path_factory) -> Iterator[Callable[[Setup, str, str], First | Exception]]:
+def first(
+    request, torch, on_gpu: bool, tmp_path_factory
+) -> Iterator[Callable[[Setup, str, str], First | Exception]]:
     """What a process's first step gave, by execution and metric; a warm one follows its cold one."""
     from bench_lib.compiling.compile_children import FirstStep
 
-    started: list[FirstStep] = []
+    device = "cuda" if on_gpu else "cpu"
+    started: dict[Setup, dict[tuple[str, str], FirstStep]] = {}
 
-    @cache
     def waiting(setup: Setup) -> dict[tuple[str, str], FirstStep]:
-        """The processes of a set-up, brought up side by side: one by one they cost ten seconds each."""
-        caches = {execution: tmp_path_factory.mktemp("caches") for execution in QUICK}
-        made = {
-            (execution, metric): FirstStep(setup, execution, "cuda" if on_gpu else "cpu", caches[execution])
-            for execution, metric in FIRST
-        }
-        started.extend(made.values())
-        for one in made.values():
-            one.start()
-        for one in made.values():
+        """The processes of a set-up, up with those of all others: one by one they cost ten seconds each."""
+        if setup in started:
+            return started[setup]
+        for one in {setup, *(first_setups(request.session.items) if on_gpu else ())}:
+            caches = {execution: tmp_path_factory.mktemp("caches") for execution in QUICK}
+            started[one] = {first: FirstStep(one, first[0], device, caches[first[0]]) for first in FIRST}
+        processes = [process for made in started.values() for process in made.values()]
+        for process in processes:
+            process.start()
+        for process in processes:
             with suppress(Exception):  # it says so when it is asked
-                one.up()
-        return made
+                process.up()
+        return started[setup]
 
     @cache
     def take(setup: Setup, execution: str, metric: str) -> First | Exception:
@@ -152,8 +154,19 @@ def first(torch, on_gpu: bool, tmp_path_factory) -> Iterator[Callable[[Setup, st
             return error
 
     yield take
-    for one in started:
-        one.close()
+    for made in started.values():
+        for process in made.values():
+            process.close()
+
+
+def first_setups(items: list[pytest.Item]) -> list[Setup]:
+    """The set-ups of the whole network whose first steps these items ask for."""
+    from bench_lib.compiling.training import Setup
+    from bench_lib.convolution.precision import Precision
+
+    asked = [item.callspec.params for item in items if getattr(item, "originalname", "") == "bench_resnet50"]
+    rows = {tuple(p[name] for name in PARAMS[:4]) for p in asked if p["metric"] not in TRAIN_METRICS}
+    return [Setup("resnet50", mode, batch, Precision(p), layout) for mode, batch, p, layout in sorted(rows)]
 
 
 def result(outcome):

@@ -32,7 +32,7 @@ QUICK_SIZES = [64 * MIB, 256 * MIB]
 SIZES = [2 * MIB, 16 * MIB, *QUICK_SIZES, 1024 * MIB]
 FULL_SIZES = [MIB << power for power in range(1, 11)]
 USUAL = 256 * MIB  # where one size stands for all
-SWAP_TURNS, QUICK_SWAP_TURNS = 8, 4
+SWAP_TURNS, QUICK_SWAP_TURNS = 6, 4
 REACH_STEP = 64 << 10  # between two addresses of a chase: few enough lines for the L2, all the pages
 ALLOC_PAIRS = 10
 
@@ -75,8 +75,14 @@ def planned() -> Iterator[Any]:
 
 def shorter(policy: Policy) -> Policy:
     """The run's policy for samples of up to half a second: fewer, and a bounded warm-up."""
-    samples = min(policy.samples, 25)
-    return replace(policy, samples=samples, budget_seconds=0.4, warmup_seconds=0.02, max_warmup_seconds=0.2)
+    return replace(
+        policy,
+        samples=min(policy.samples, 25),
+        budget_seconds=0.4,
+        min_samples=3,
+        warmup_seconds=0.02,
+        max_warmup_seconds=0.2,
+    )
 
 
 @pytest.fixture(scope="module")

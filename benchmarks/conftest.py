@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bench_lib.stacking.stacks import StackEntry
 
 
+FORKED = {"workers", "profiling"}  # fixtures whose processes are forked from a server that knows torch
+
+
 @pytest.fixture(scope="session")
 def cubin(gpu: Gpu, campaign_folder: Path) -> Cubin:
     """The kernels of every raw case: one cubin a campaign."""
@@ -81,10 +84,13 @@ def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
 @pytest.fixture(scope="session")
 def torch(request: pytest.FixtureRequest, stack: StackEntry, on_gpu: bool) -> Iterator[ModuleType]:
     """Torch, with the suite's stream as its current stream on a GPU."""
+    from bench_lib.processes import worker
     from bench_lib.stacking import stacks
 
     if not stacks.holds(stack, "torch"):
         raise NotApplicable(f"stack {stack.name} holds no torch")
+    if any(not FORKED.isdisjoint(getattr(item, "fixturenames", ())) for item in request.session.items):
+        worker.begin_server()  # it imports torch beside us
     try:
         import torch
     except ImportError as error:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -114,6 +116,30 @@ def test_quick_on_the_cpu_measures_inference_of_a_stage_in_turns(cold, caches, t
     assert {fact["compile.cache"].split()[0] for fact in facts} == {"0", str(cold.cache_misses)}
     assert len({sum(s["case_id"] == row["case_id"] for s in samples) for row in by_status["ok"]}) == 1
     assert all("a GPU's case" in row["reason"] for row in by_status["not-applicable"])
+
+
+def test_the_processes_of_all_set_ups_asked_for_come_up_together():
+    """Those of the whole network, and no set-up that nobody asks for."""
+    module = runpy.run_path(str(ROOT / FILE))
+
+    def item(function, *row):
+        params = dict(zip(module["PARAMS"], row, strict=True))
+        return SimpleNamespace(originalname=function, callspec=SimpleNamespace(params=params))
+
+    items = [
+        item("bench_resnet50", *module["TRAIN_128"], "eager", "first_cold"),
+        item("bench_resnet50", *module["TRAIN_128"], "compiled", "first_warm"),
+        item("bench_resnet50", *module["INFER_128"], "compiled", "first_cold"),
+        item("bench_resnet50", "train", 64, "tf32", "nchw", "eager", "step"),
+        item("bench_bottleneck", *module["CPU_SETUPS"][0], "eager", "first_cold"),
+        SimpleNamespace(),
+    ]
+    names = [setup.name for setup in module["first_setups"](items)]
+    expected = [
+        Setup("resnet50", mode, 128, Precision.BF16_AUTOCAST, "channels_last").name
+        for mode in ("infer", "train")
+    ]
+    assert names == expected
 
 
 @pytest.mark.slow

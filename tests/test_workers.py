@@ -16,7 +16,7 @@ from bench_lib.convolution.tuned_workers import TunedWorkers, payback_batches
 from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, UsageError, WrongResult
 from bench_lib.model import Policy, Series
-from bench_lib.processes.worker import Worker
+from bench_lib.processes.worker import Worker, begin_server
 
 torch = pytest.importorskip("torch")
 
@@ -132,6 +132,18 @@ def test_workers_come_up_side_by_side():
     assert max(begin for begin, _ in spans) < min(end for _, end in spans)
     for worker in workers:
         worker.close()
+
+
+def environment():
+    return os.environ.get
+
+
+def test_a_worker_has_the_environment_of_now_though_its_server_began_before(monkeypatch):
+    begin_server()
+    monkeypatch.setenv("SAID_AFTERWARDS", "yes")
+    told = Worker(environment)
+    assert told.ask("SAID_AFTERWARDS", SECONDS) == "yes"
+    told.close()
 
 
 def test_one_that_dies_while_it_is_made_says_so():

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -23,13 +24,20 @@ _START_SECONDS = 120.0  # torch's import on a cold disk
 _HARMLESS = (NotApplicable, Unavailable, WrongResult)
 
 
+def begin_server() -> None:
+    """Let the server that workers are forked from begin, if it has not, and do not wait for its import."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["torch"])
+    forkserver.ensure_running()
+
+
 class Worker:
     """A process with one handler, made in it by `make(*arguments)`; started when first asked.
 
     `make` is a module-level function. A worker that passes its limit or fails in another way than
     by an answer about the case is ended, and the next request starts a fresh one.
     `daemon=False` for a handler that starts processes of its own by multiprocessing.
-    `variables` are set before anything is imported; one that is "" is taken out.
+    `variables` are set before anything is imported; one that is "" is taken out. Without any, the
+    environment is that of this process when the worker starts, whenever the server began.
     """
 
     def __init__(
@@ -52,11 +60,11 @@ class Worker:
         clean = self._variables is not None
         context: Any = multiprocessing.get_context("spawn" if clean else "forkserver")
         if not clean:
-            context.set_forkserver_preload(["torch"])
+            begin_server()
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
             target=_serve,
-            args=(theirs, self._make, self._arguments, self._variables or {}),
+            args=(theirs, self._make, self._arguments, self._variables if clean else dict(os.environ)),
             daemon=self._daemon,
         )
         self._process.start()
