@@ -125,11 +125,12 @@ class Case:
         """`family/op[key=value,...]` with keys sorted: stable over runs and machines."""
         if not self.params:
             return f"{self.family}/{self.op}"
-        inner = ",".join(f"{key}={_text(value)}" for key, value in sorted(self.params.items()))
+        inner = ",".join(f"{key}={scalar_text(value)}" for key, value in sorted(self.params.items()))
         return f"{self.family}/{self.op}[{inner}]"
 
 
-def _text(value: Scalar) -> str:
+def scalar_text(value: object) -> str:
+    """A parameter's value as a case's name has it: true and false as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -167,10 +168,6 @@ class Series:
     warnings: tuple[str, ...] = ()
     quantities: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
-
-    def flag_of(self, sample: int) -> str:
-        """The joined flags of one sample, "" when it has none."""
-        return self.flags[sample] if self.flags else ""
 
 
 @dataclass(frozen=True)

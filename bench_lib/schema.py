@@ -164,6 +164,14 @@ def _text_or(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
 
 
+def without_runs(found: pa.Table, run_ids: Collection[str]) -> pa.Table:
+    """The rows of a table that belong to none of these runs."""
+    import pyarrow.compute as pc  # seldom needed, and never while something is measured
+
+    known = pa.array(sorted(run_ids), pa.string())
+    return found.filter(pc.invert(pc.is_in(found["run_id"].cast(pa.string()), value_set=known)))
+
+
 def version_of(schema: pa.Schema) -> int:
     """The schema version a file was written with; raises DataError where there is none."""
     try:

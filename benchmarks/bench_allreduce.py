@@ -180,8 +180,7 @@ def measure(
             raise
         raise Unavailable(f"the GPU has not the memory for {asked.nbytes >> 30} GiB: {error}") from None
     if backend == "nccl":
-        for name, text in choices().facts(asked).items():
-            bench.fact(name, text)
+        bench.facts(choices().facts(asked))
 
 
 @pytest.mark.parametrize("metric", ["time"])
@@ -227,9 +226,6 @@ def bench_broadcast(bench, group, choices, api, backend, place, launch, dtype, n
 @pytest.mark.parametrize(("api", "backend"), [("torch", "nccl"), ("nccl", "nccl"), ("torch", "gloo")])
 def bench_start(bench, group, api: str, backend: str, metric: str) -> None:
     """What bringing the communicator up takes, and after it the first collective, of 8 bytes."""
-    from bench_lib.model import Series, Timing
-
     start = group.start()
     over(bench, group)
-    seconds = start.init_seconds if metric == "init" else start.first_seconds
-    bench.record(Series((seconds,), timing=Timing.HOST, facts=start.facts))
+    bench.record(start.series(metric))

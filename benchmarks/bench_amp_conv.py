@@ -144,8 +144,7 @@ def bench_conv(
     asked, key = Precision(precision), (shape, layout, direction)
     check_supported(asked, bench.device, capability)
     with in_precision(torch, asked, bench.device) as effect:
-        for name, text in effect.facts().items():
-            bench.fact(name, text)
+        bench.facts(effect.facts())
         made = make(asked)
         check_and_note(bench, torch, made)
         bench(made.run, timing="cold", flop=made.flop)

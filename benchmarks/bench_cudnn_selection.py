@@ -111,8 +111,7 @@ def bench_conv(bench, workers, key, shape, direction, benchmark_, metric) -> Non
     except (CudaGainsError, MemoryError) as error:  # the times stand without the names
         bench.warn(f"the kernels could not be asked for: {error}")
         return
-    for name, text in facts.items():
-        bench.fact(name, text)
+    bench.facts(facts)
 
 
 @ONCE
@@ -261,8 +260,7 @@ def bench_conv_by_path(bench, cudnn, chosen, placed, shape, batch, precision, la
     bench.quantity("workspace_nbytes", made.workspace_nbytes)
     tried = (f"{one} {one.seconds * 1e6:.1f} us" if one.seconds else str(one) for one in offered)
     facts = {"algorithm": str(offered[0]), "offered": "; ".join(tried), "checksum": checksum}
-    for name, text in {**facts, "cudnn": cudnn.version, "cudnn.cudart": cudnn.cudart}.items():
-        bench.fact(name, text)
+    bench.facts({**facts, "cudnn": cudnn.version, "cudnn.cudart": cudnn.cudart})
     bench(made.run, timing="cold", flop=made.flop)
 
 

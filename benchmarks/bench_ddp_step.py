@@ -9,7 +9,6 @@ is the collectives of a step alone. Ranks: --ranks, one a GPU; on the CPU two, o
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,9 +37,7 @@ def measured(
 ) -> Callable[[Setup], cases.Found]:
     """What was found of a set-up; measured once, all strategies in turns."""
     cases.need_torch(stack)
-    device = "cuda" if on_gpu else "cpu"
-    strategies = cases.selected(request)
-    return cache(lambda setup: cases.measure(world, device, setup, strategies, bench_policy, order_seed))
+    return cases.once(request, world, on_gpu, bench_policy, order_seed)
 
 
 @pytest.mark.budget(900)  # the case that comes first measures its whole set

@@ -185,8 +185,7 @@ def bench_all_reduce(
     bench.over(ranks.size, ranks.interconnect)
     bench.record(measured(nbytes, launch)[nccl])
     asked = Collective("all_reduce", nbytes, dtype, ranks.size, place, launch)
-    for name, text in choices[nccl.removesuffix(NULL_SUFFIX)].facts(asked).items():
-        bench.fact(name, text)
+    bench.facts(choices[nccl.removesuffix(NULL_SUFFIX)].facts(asked))
 
 
 @pytest.mark.margin(0.10)
@@ -194,8 +193,4 @@ def bench_all_reduce(
 @pytest.mark.parametrize("metric", ["init", "first"])
 def bench_alone(bench, starts, nccl, metric) -> None:
     """One process alone: the communicator and the first collective, with what the driver must compile."""
-    from bench_lib.model import Series, Timing
-
-    start = of(starts, nccl)
-    seconds = start.init_seconds if metric == "init" else start.first_seconds
-    bench.record(Series((seconds,), timing=Timing.HOST, facts=start.facts))
+    bench.record(of(starts, nccl).series(metric))

@@ -15,7 +15,7 @@ import pytest
 from bench_lib.errors import CudaGainsError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bench_lib.device.gpu import Gpu
@@ -53,12 +53,6 @@ def copies(gpu: Gpu, campaign_folder: Path) -> Iterator[Copies]:
     made.close()
 
 
-def note(bench: Any, facts: Mapping[str, str]) -> None:
-    """Keep words about the case."""
-    for name, text in facts.items():
-        bench.fact(name, text)
-
-
 @pytest.mark.core(tile=8192)
 @pytest.mark.parametrize("loads", ["plain", "cp_async", "tma"])
 @pytest.mark.parametrize("tile", [2048, 4096, 8192, 16384])
@@ -67,7 +61,7 @@ def bench_copy_ptx(bench, copies: Copies, nbytes: int, tile: int, loads: str) ->
     """A copy in tiles of so many bytes, by kernels written in PTX: needs neither torch nor Triton."""
     code = copies.code(loads, tile)
     code.check(loads)
-    note(bench, code.facts())
+    bench.facts(code.facts())
     bench(copies.by(loads, tile, nbytes), timing="cold", nbytes=2 * nbytes, check=lambda _: copies.check())
 
 
@@ -94,7 +88,7 @@ def measure_arm(bench: Any, arm: Arm, loads: str) -> None:
     """Look at the code, check the result, then measure."""
     code = arm.code()
     code.check(loads)
-    note(bench, code.facts())
+    bench.facts(code.facts())
     for name, value in arm.check().items():
         bench.quantity(name, value)
     bench(arm.run, timing="cold", flop=arm.flop, nbytes=arm.nbytes)
@@ -158,7 +152,7 @@ def measure_attention(bench: Any, request: pytest.FixtureRequest, torch: Any, ke
         bench.warn(f"the kernels could not be asked for: {error}")
         return
     check_ran(key.backend, facts["operators"])
-    note(bench, facts)
+    bench.facts(facts)
 
 
 @pytest.fixture

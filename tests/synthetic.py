@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from bench_lib.journaling import journal
+from bench_lib.journaling import journal, journal_rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import (
     Case,
@@ -254,7 +254,7 @@ def times(rng: np.random.Generator, seconds: float, noise: Noise, samples: int) 
 
 def write_json(path: Path, run: Path) -> Path:
     """The `--benchmark-json` file that the run behind a journal would have written."""
-    rows = journal.rows(journal.read(run))
+    rows = journal_rows.rows(journal.read(run))
     by_case: dict[str, list[float]] = {}
     flags: dict[str, list[str]] = {}
     for row in rows["samples"]:

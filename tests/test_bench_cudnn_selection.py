@@ -21,7 +21,7 @@ def cudnn_site(fake_cuda_built) -> Path:
 def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
     made = Runs(pytester, monkeypatch)
     monkeypatch.setenv("PYTEST_PLUGINS", f"{PLUGINS},tiny_shapes")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
     for name in ("conftest.py", "bench_cudnn_selection.py"):
         shutil.copy(BENCHMARKS / name, made.path)
     return made
@@ -33,7 +33,7 @@ def on_gpu(runs: Runs, fake_cuda: dict[str, str], cudnn_site: Path, monkeypatch)
     for name, value in fake_cuda.items():
         if name not in ("PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             monkeypatch.setenv(name, value)
-    path = (str(cudnn_site), str(Path(__file__).parent), fake_cuda["PYTHONPATH"])
+    path = (str(cudnn_site), str(BENCHMARKS.parent), str(Path(__file__).parent), fake_cuda["PYTHONPATH"])
     monkeypatch.setenv("PYTHONPATH", ":".join(path))
     return runs
 
@@ -83,7 +83,7 @@ def test_a_wrong_cudnn_gets_no_timing(on_gpu: Runs, monkeypatch, fault):
 def test_a_cudnn_without_cublas_is_skipped_and_not_aborted(on_gpu: Runs, cudnn_site, tmp_path, monkeypatch):
     alone = tmp_path / "alone"
     shutil.copytree(cudnn_site / "nvidia" / "cudnn", alone / "nvidia" / "cudnn")
-    monkeypatch.setenv("PYTHONPATH", f"{alone}:{Path(__file__).parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{alone}:{BENCHMARKS.parent}:{Path(__file__).parent}")
     done = on_gpu.pytest("--device=cuda", "--quick", "-k", "conv_by_path and 3x3-64-64-56 and fp32")
     done.assert_outcomes(skipped=2)
     reasons = {row["reason"] for row in on_gpu.table("cases")}

@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from bench_lib.comparing import compare, sides, store
-from bench_lib.drawing import canvas, charts
+from bench_lib.drawing import canvas, charts, launch_chart
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, CaseChange, Change, Comparison
 
@@ -223,7 +223,7 @@ def points(figure: Figure, panel: int, label: str) -> dict[str, float]:
 
 
 def test_the_ladder_shows_each_runtime_as_it_was_compared(results):
-    figure = charts.launch_by_runtime(store.load(results, ["ladder"]))
+    figure = launch_chart.launch_by_runtime(store.load(results, ["ladder"]))
     assert len(figure.axes) == 2
     assert ticks(figure, 0) == ["9.2", "11.8", "12.4", "13.0", "11.8 again", "driver only"]
     side = sides.resolve(None, "ladder", results)
@@ -241,7 +241,7 @@ def test_the_ladder_shows_each_runtime_as_it_was_compared(results):
 
 def test_processes_are_shown_with_every_run(results):
     data = store.load(results, ["rounds"])
-    figure = charts.launch_by_runtime(data)
+    figure = launch_chart.launch_by_runtime(data)
     assert ticks(figure, 0) == ["9.2", "11.8", "12.4", "11.8 again"]
     a, b = (sides.resolve(name, "rounds", results) for name in ("cudart-11.8", "cudart-12.4"))
     compared = {row.metric: row for row in compare.compare(a, b).cases if row.params["api"] == "cudart"}
@@ -254,14 +254,14 @@ def test_processes_are_shown_with_every_run(results):
 
 
 def test_ladder_and_processes_share_one_figure(results):
-    figure = charts.launch_by_runtime(store.load(results, ["ladder", "rounds"]))
+    figure = launch_chart.launch_by_runtime(store.load(results, ["ladder", "rounds"]))
     assert len(figure.axes) == 4
     assert_readable(figure)
 
 
 def test_without_two_runtimes_there_is_no_such_chart(results):
     with pytest.raises(UsageError, match="fewer than two CUDA runtimes"):
-        charts.launch_by_runtime(store.load(results, ["plain"]))
+        launch_chart.launch_by_runtime(store.load(results, ["plain"]))
 
 
 # --- run order

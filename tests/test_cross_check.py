@@ -11,7 +11,7 @@ import synthetic
 from figures import assert_readable, in_one_line, points
 
 from bench_lib.comparing import sides, store
-from bench_lib.comparing.compare import contrast
+from bench_lib.comparing.contrast import contrast
 from bench_lib.cross_check import asking
 from bench_lib.cross_check.child import Request
 from bench_lib.drawing.cross_check_chart import cross_check

@@ -9,6 +9,7 @@ import pytest
 from plugin_runs import Runs
 
 from bench_lib.journaling import journal
+from bench_lib.journaling.journal_rows import rows
 
 SLOW = """
 import time
@@ -49,7 +50,7 @@ def test_a_kill_loses_the_case_in_flight_and_no_other(runs: Runs, number):
     assert code == -number
     (path,) = runs.journals()
     events = journal.read(path)
-    tables = journal.rows(events)
+    tables = rows(events)
     assert [case["op"] for case in tables["cases"]] == ["step"] * 3
     assert [row["seconds"] for row in tables["samples"]] == [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]
     assert tables["runs"][0]["complete"] is False
@@ -173,7 +174,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_a_sentence(runs: Runs, roomy):
         return
     done.stdout.fnmatch_lines(["cuda-gains: not all results could be written: *samples*"])
     (path,) = runs.journals()
-    kept = journal.rows(journal.read(path))
+    kept = rows(journal.read(path))
     assert [case["op"] for case in kept["cases"]] == ["step"] * 2
     assert len(kept["samples"]) == 1000
 

@@ -26,7 +26,7 @@ from bench_lib.ranks.joining import Joined, RemoteSeat, Seats, refuse_campaign
 from bench_lib.ranks.life import Make
 from bench_lib.ranks.member import Facts, Place, Spec
 from bench_lib.ranks.seat import Lost
-from bench_lib.ranks.timing import Sampled, slowest, slowest_of_each
+from bench_lib.ranks.timing import Sampled, slowest
 from bench_lib.ranks.world import World
 from bench_lib.timing.timer import Sample
 
@@ -329,9 +329,6 @@ def test_torchrun_decides_how_many_there_are():
 
 def test_an_iteration_is_the_slowest_ranks():
     assert slowest([Sample(1.0), Sample(2.0, (Flag.PREEMPTED,))]) == Sample(2.0, (Flag.PREEMPTED,))
-    assert slowest_of_each([[1.0, 5.0], [2.0, 3.0]]) == (2.0, 5.0)
-    with pytest.raises(ValueError, match="shorter"):
-        slowest_of_each([[1.0, 5.0], [2.0]])
 
 
 def test_a_sample_asks_all_ranks_at_once():

@@ -25,7 +25,7 @@ from bench_lib.campaigns.progress import Progress
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.faults.secrets import hide_in, secrets
 from bench_lib.journaling import journal
-from bench_lib.journaling.journal import Row
+from bench_lib.journaling.journal_rows import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status, why_nothing
 from bench_lib.stacking import stacks, stock

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench_lib.campaigns.campaign_rounds import rows
 from bench_lib.campaigns.progress import Progress
-from bench_lib.journaling.journal import Row
+from bench_lib.journaling.journal_rows import Row
 from bench_lib.layout import CampaignFolder
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench_lib.errors import CudaGainsError
-from bench_lib.journaling.journal import Row
+from bench_lib.journaling.journal_rows import Row
 from bench_lib.layout import CampaignFolder
 
 _MACHINE = ("host", "boot_id", "gpu_uuid", "gpu_name", "device")  # of a round: the same in all its runs

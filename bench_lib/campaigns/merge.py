@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench_lib import schema
@@ -94,8 +93,7 @@ def _joined(table: str, files: list[Path]) -> pa.Table:
         rows = _read(table, file)
         found = set(rows["run_id"].unique().to_pylist())
         if twice := found & seen:
-            known = pa.array(sorted(twice), pa.string())
-            rows = rows.filter(pc.invert(pc.is_in(pc.cast(rows["run_id"], pa.string()), known)))
+            rows = schema.without_runs(rows, twice)
         parts.append(rows)
         seen |= found
     # In one piece: each piece would be written with all the words that any of them has.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench_lib.faults import output, seals
-from bench_lib.journaling.journal import Row
+from bench_lib.journaling.journal_rows import Row
 from bench_lib.processes import guard
 
 _POLL_SECONDS = 0.1

@@ -23,7 +23,7 @@ from bench_lib.nccl.graphs import Graphs
 from bench_lib.nccl.library import Nccl, versions
 from bench_lib.ranks.member import Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
-from bench_lib.timing.timer import Native
+from bench_lib.timing.timer import Native, nothing
 
 
 def make(member: Member, libraries: tuple[Loaded, ...]) -> Handler:
@@ -135,7 +135,7 @@ class NativeRank:
 
     def _take(self) -> tuple[float, tuple[str, ...]]:
         timed = self._timed[self._last]
-        seconds, flags = Native(partial(self._seconds, timed), timed.calls).sample(_nothing)
+        seconds, flags = Native(partial(self._seconds, timed), timed.calls).sample(nothing)
         return seconds, flags
 
     def _turn(self, request: Turns) -> dict[str, float]:
@@ -186,7 +186,3 @@ class NativeRank:
         for offset, piece in wanted.pieces():
             data = self._context.download(pointer + offset * asked.item_nbytes, piece.nbytes)
             pattern.check(np.frombuffer(data, dtype=piece.dtype), piece, "the result", offset)
-
-
-def _nothing() -> None:
-    return None

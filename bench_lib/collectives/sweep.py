@@ -16,6 +16,7 @@ from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.timing import Sampled
 from bench_lib.ranks.world import World
 from bench_lib.timing.measure import measure
+from bench_lib.timing.timer import nothing
 
 SET_UP_SECONDS = 120.0  # numbers of a gigabyte written, reduced, read and compared
 MOST_FAULTS = 3
@@ -33,6 +34,11 @@ class Start:
     init_seconds: float
     first_seconds: float
     facts: dict[str, str] = field(default_factory=dict)
+
+    def series(self, metric: str) -> Series:
+        """One of the two times, `init` or `first`, as the series of a case."""
+        seconds = self.init_seconds if metric == "init" else self.first_seconds
+        return Series((seconds,), timing=Timing.HOST, facts=self.facts)
 
 
 class Faults:
@@ -131,7 +137,7 @@ class Group:
         work = Work(nbytes=asked.actual_nbytes)
         with self.faults.counted():
             ranks.ask(SetUp(asked, n, self.library), SET_UP_SECONDS)
-            found = measure(_nothing, timer, policy, telemetry, work, budget_seconds)
+            found = measure(nothing, timer, policy, telemetry, work, budget_seconds)
         facts = {**self.start().facts, "over_ranks": "max"}
         return replace(found, facts=facts, warnings=(*found.warnings, *doubts(facts)))
 
@@ -157,7 +163,3 @@ def doubts(facts: dict[str, str]) -> list[str]:
         for who, version in others.items()
         if version and loaded and not version.startswith(loaded)
     ]
-
-
-def _nothing() -> None:
-    return None

@@ -13,7 +13,7 @@ from bench_lib.identity import libraries
 from bench_lib.nccl.library import versions
 from bench_lib.ranks.member import NCCL, Handler, Member
 from bench_lib.ranks.timing import Prepare, Take
-from bench_lib.timing.timer import Host
+from bench_lib.timing.timer import Host, nothing
 
 Op = Callable[[], object]
 
@@ -28,7 +28,7 @@ class TorchRank:
 
     def __init__(self, member: Member) -> None:
         self._member, self._torch, self._dist = member, member.torch, member.torch.distributed
-        self._op: Op = _nothing
+        self._op: Op = nothing
         self._calls = 1
         gc.disable()  # a collection in one rank would delay all
 
@@ -75,7 +75,7 @@ class TorchRank:
 
     def _set_up(self, request: SetUp) -> None:
         asked, rank = request.asked, self._member.rank
-        self._op = _nothing  # lets go of the tensors of the case before
+        self._op = nothing  # lets go of the tensors of the case before
         send, receive = self._tensors(asked)
         self._write(send, pattern.sent(asked, rank))
         op = self.bound(asked, send, receive)
@@ -129,7 +129,3 @@ class TorchRank:
 
 def _whole(piece: pattern.Array) -> Any:
     return np.int32 if piece.dtype.itemsize == 4 else np.int16
-
-
-def _nothing() -> None:
-    return None

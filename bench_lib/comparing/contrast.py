@@ -11,7 +11,7 @@ from bench_lib.comparing.sampled import Blocks
 from bench_lib.comparing.sides import Side, unknown
 from bench_lib.comparing.verdicts import Pairing, grouped
 from bench_lib.errors import UsageError
-from bench_lib.model import NULL_SUFFIX, Case, Comparison
+from bench_lib.model import NULL_SUFFIX, Case, Comparison, scalar_text
 
 _SETS_PRECISION = ("precision", "dtype", "autocast", "tf32")  # parameters that mean to change it
 
@@ -78,7 +78,7 @@ def _params(found: Replicates) -> list[dict[str, Any]]:
 
 
 def _known(found: Replicates, parameter: str) -> list[str]:
-    return sorted({_as_text(one[parameter]) for one in _params(found) if parameter in one})
+    return sorted({scalar_text(one[parameter]) for one in _params(found) if parameter in one})
 
 
 def _against_itself(side: Side, found: Replicates, parameter: str, values: tuple[str, str]) -> list[str]:
@@ -97,7 +97,9 @@ def _at(found: Replicates, parameter: str, value: str) -> Replicates:
 
 def _narrowed(frame: pd.DataFrame, parameter: str, value: str) -> pd.DataFrame:
     params = {text: params_of(text) for text in frame["params"].unique()}
-    chosen = {text for text, one in params.items() if parameter in one and _as_text(one[parameter]) == value}
+    chosen = {
+        text for text, one in params.items() if parameter in one and scalar_text(one[parameter]) == value
+    }
     rows = frame[frame["params"].isin(chosen)].reset_index(drop=True)
     of_row = list(rows[["family", "op", "params"]].itertuples(index=False, name=None))
     named = {
@@ -121,10 +123,6 @@ def _by_turns(pairs: pd.DataFrame, measured: Blocks) -> "pd.Series[float]":
     names = turns[["run_id", "measured_as", "measured_as_b"]].itertuples(index=False)
     found = measured.turn_ratios([((run, one), (run, other)) for run, one, other in names])
     return pd.Series(found, turns.index).reindex(pairs.index).fillna(pairs["log_ratio"])
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _notes(side: Side, a: Replicates, b: Replicates) -> list[str]:

@@ -18,7 +18,7 @@ from bench_lib import schema
 from bench_lib.comparing.sampled import Blocks, blocks, holding
 from bench_lib.errors import DataError
 from bench_lib.faults import seals
-from bench_lib.journaling import journal
+from bench_lib.journaling import journal, journal_rows
 from bench_lib.layout import TABLES, CampaignFolder
 
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
@@ -135,10 +135,8 @@ class _Gathered:
 
     def _add(self, name: str, found: pa.Table) -> None:
         ids = set(found["run_id"].unique().to_pylist())
-        twice = ids & self._seen[name]
-        if twice:
-            known = pa.array(sorted(twice), pa.string())
-            found = found.filter(pc.invert(pc.is_in(found["run_id"].cast(pa.string()), value_set=known)))
+        if twice := ids & self._seen[name]:
+            found = schema.without_runs(found, twice)
         self._seen[name] |= ids
         self._parts[name].append(found)
 
@@ -214,10 +212,10 @@ def _parquet(table: str, path: Path) -> Tables:
 
 
 def _journal(path: Path) -> Tables:
-    return _tables(journal.rows(journal.read(path)))
+    return _tables(journal_rows.rows(journal.read(path)))
 
 
-def _tables(rows: dict[str, list[journal.Row]]) -> Tables:
+def _tables(rows: dict[str, list[journal_rows.Row]]) -> Tables:
     wanted = {"samples": SAMPLE_COLUMNS}
     return {
         name: schema.conform(name, schema.table(name, found), wanted.get(name))

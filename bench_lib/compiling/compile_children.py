@@ -19,6 +19,7 @@ from bench_lib.compiling.training import Arm, Setup
 from bench_lib.convolution.precision import in_precision
 from bench_lib.errors import CudaGainsError
 from bench_lib.processes.worker import Worker
+from bench_lib.timing.timer import nothing
 
 CHILD_SECONDS = 900.0
 _STEPS_TO_SETTLE = 3  # CUDA graphs are recorded in the second and third step
@@ -84,7 +85,7 @@ def waiting_arm(setup: Setup, execution: str, device: str) -> Callable[[None], F
     held = ExitStack()  # for the life of the process
     effect = held.enter_context(in_precision(torch, setup.precision, device))
     arm = Arm(setup, execution, device)
-    synchronize = torch.cuda.synchronize if device == "cuda" else _nothing
+    synchronize = torch.cuda.synchronize if device == "cuda" else nothing
     synchronize()
 
     def take(_: None, held: ExitStack = held) -> First:
@@ -114,7 +115,3 @@ def _peak(torch: Any, arm: Arm) -> dict[str, float]:
         "peak_nbytes": float(torch.cuda.max_memory_allocated()),
         "peak_reserved_nbytes": float(torch.cuda.max_memory_reserved()),
     }
-
-
-def _nothing() -> None:
-    return None

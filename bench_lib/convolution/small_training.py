@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from bench_lib.convolution.precision import Precision, autocast, grad_scaler
+from bench_lib.timing.timer import nothing
 
 STEPS = 300
 WARMUP_STEPS = 20  # their times are left out, their updates are not
@@ -27,16 +28,16 @@ class Trained:
     accuracy: float
 
 
-def train(torch: Any, precision: Precision, device: str, steps: int = STEPS) -> Trained:
+def train(torch: Any, precision: Precision, device: str) -> Trained:
     """Train from seed 0; a step is timed on the host until the device is done."""
     generator = torch.Generator().manual_seed(0)
     patterns = _patterns(torch, generator)
     model = _model(torch).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     scaler = grad_scaler(torch, precision, device)
-    synchronize: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else _nothing
+    synchronize: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else nothing
     seconds, losses = [], []
-    for _ in range(steps):
+    for _ in range(STEPS):
         images, labels = _draw(torch, generator, patterns, _BATCH, device)
         synchronize()
         begin = perf_counter()
@@ -54,7 +55,7 @@ def train(torch: Any, precision: Precision, device: str, steps: int = STEPS) -> 
     with torch.no_grad(), autocast(torch, precision, device):
         right = float((model(images).argmax(1) == labels).float().mean())
     last = losses[-_LAST:]
-    return Trained(tuple(seconds[min(WARMUP_STEPS, steps - 1) :]), sum(last) / len(last), right)
+    return Trained(tuple(seconds[WARMUP_STEPS:]), sum(last) / len(last), right)
 
 
 def _patterns(torch: Any, generator: Any) -> Any:
@@ -76,7 +77,3 @@ def _model(torch: Any) -> Any:
         *(nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(32 * 16, _CLASSES)),
     )
-
-
-def _nothing() -> None:
-    return None

@@ -207,18 +207,10 @@ class Runtime:
             self._keys[cubin.sha256, name] = key
         self._library.function("__cudaRegisterFatBinaryEnd")(binary)
 
-    def launch(
-        self,
-        key: int,
-        grid: Dim3,
-        block: Dim3,
-        stream: int,
-        arguments: Sequence[Any] = (),
-        shared_nbytes: int = 0,
-    ) -> None:
+    def launch(self, key: int, grid: Dim3, block: Dim3, stream: int, arguments: Sequence[Any] = ()) -> None:
         """Queue a registered kernel; its parameters are ctypes values. Raises CudaError."""
         pointers = (c_void_p * len(arguments))(*(ctypes.addressof(value) for value in arguments))
-        self._call("cudaLaunchKernel", key, _Dim3(*grid), _Dim3(*block), pointers, shared_nbytes, stream)
+        self._call("cudaLaunchKernel", key, _Dim3(*grid), _Dim3(*block), pointers, 0, stream)
 
     def graph(self, key: int, nodes: int, stream: int) -> int:
         """A graph of `nodes` launches of one kernel without parameters, each after the other."""

@@ -238,7 +238,7 @@ def clock_source() -> str:
         return ""
 
 
-def host_clock_resolution(reads: int = 1000) -> float:
+def host_clock_resolution() -> float:
     """The smallest step that Python's clock was seen to make, in seconds."""
-    stamps = [time.perf_counter_ns() for _ in range(reads)]
+    stamps = [time.perf_counter_ns() for _ in range(1000)]
     return min(b - a for a, b in pairwise(stamps) if b > a) / 1e9

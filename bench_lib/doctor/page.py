@@ -12,8 +12,8 @@ from rich.text import Text
 from bench_lib.doctor import checks
 from bench_lib.doctor.checks import Answered
 from bench_lib.doctor.finding import State
-from bench_lib.doctor.hide import hidden, secrets
 from bench_lib.doctor.snapshot import Snapshot
+from bench_lib.faults.secrets import hidden, secrets
 
 SCHEMA = 1
 _UNKNOWN = "unknown"

@@ -32,7 +32,6 @@ from bench_lib.drawing.canvas import (
     title,
 )
 from bench_lib.drawing.case_names import labels
-from bench_lib.drawing.launch_chart import launch_by_runtime as launch_by_runtime
 from bench_lib.drawing.runtimes import run_medians
 from bench_lib.model import Case, CaseChange, Change, Comparison
 from bench_lib.units import seconds_text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench_lib.comparing import sampled
-from bench_lib.comparing.compare import contrast
+from bench_lib.comparing.contrast import contrast
 from bench_lib.comparing.replicates import KEY, SECONDS, params_of, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.stats import FEWEST

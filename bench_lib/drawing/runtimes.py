@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bench_lib.comparing.compare import compare, contrast
+from bench_lib.comparing.compare import compare
+from bench_lib.comparing.contrast import contrast
 from bench_lib.comparing.replicates import SECONDS, params_of, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.store import Data

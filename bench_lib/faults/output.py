@@ -9,7 +9,7 @@ from typing import Any
 
 from bench_lib.errors import CudaGainsError
 
-PRINTED_NBYTES = 64 << 20  # by one case
+_PRINTED_NBYTES = 64 << 20  # by one case
 LOG_NBYTES = 64 << 20  # a log that has grown beyond this is cut ...
 _KEPT_NBYTES = 1 << 20  # ... to its beginning
 _SHOWN = 20_000  # characters at each end of what a report repeats
@@ -31,9 +31,9 @@ def shortened(text: str) -> str:
 
 
 @contextlib.contextmanager
-def bounded(nbytes: int = PRINTED_NBYTES) -> Iterator[None]:
+def bounded() -> Iterator[None]:
     """Inside, what Python code prints to stdout or stderr has an end: CudaGainsError beyond it."""
-    bounds = [_Bound(stream, nbytes) for stream in {id(s): s for s in (sys.stdout, sys.stderr)}.values()]
+    bounds = [_Bound(stream) for stream in {id(s): s for s in (sys.stdout, sys.stderr)}.values()]
     try:
         yield
     finally:
@@ -44,8 +44,8 @@ def bounded(nbytes: int = PRINTED_NBYTES) -> Iterator[None]:
 class _Bound:
     """The `write` of a stream, until so much has been written."""
 
-    def __init__(self, stream: Any, nbytes: int) -> None:
-        self._stream, self._left, self._nbytes = stream, nbytes, nbytes
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._left = stream, _PRINTED_NBYTES
         self._write = stream.write
         with contextlib.suppress(AttributeError, TypeError):  # a stream that cannot be wrapped stays
             stream.write = self._counted
@@ -54,7 +54,8 @@ class _Bound:
         self._left -= len(text)
         if self._left < 0:
             raise CudaGainsError(
-                f"it printed more than {self._nbytes >> 20} MiB; print less, a case is measured and not read"
+                f"it printed more than {_PRINTED_NBYTES >> 20} MiB; print less, a case is measured and not "
+                "read"
             )
         return self._write(text)
 

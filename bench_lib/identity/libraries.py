@@ -49,12 +49,12 @@ def mapped(maps: Path = MAPS) -> dict[str, tuple[Path, ...]]:
     return {component: paths for component, paths in found.items() if paths}
 
 
-def with_parts(component: str, maps: Path = MAPS) -> list[Path]:
+def with_parts(component: str) -> list[Path]:
     """The mapped files of a component and of what comes with it: cuDNN's parts, cuBLASLt.
 
     A copy that another package brought for itself (torchvision.libs) has a name of its own.
     """
-    return [path for path in _files(maps) if re.match(rf"lib{component}[A-Za-z_]*\.so", path.name)]
+    return [path for path in _files(MAPS) if re.match(rf"lib{component}[A-Za-z_]*\.so", path.name)]
 
 
 def _files(maps: Path) -> list[Path]:

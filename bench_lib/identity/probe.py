@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.device.telemetry import clock_source
-from bench_lib.faults.secrets import secret_name as secret_name
 from bench_lib.identity import libraries, machine
 from bench_lib.model import Identity
 from bench_lib.stacking.stacks import StackEntry
 from bench_lib.stacking.variables import moving
-from bench_lib.stacking.variables import secret as secret
 
 if TYPE_CHECKING:
     from bench_lib.device.gpu import Detected, Gpu

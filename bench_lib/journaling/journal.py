@@ -26,9 +26,7 @@ from bench_lib.errors import DataError, UsageError
 from bench_lib.faults import seals
 from bench_lib.faults.seals import finite as finite
 from bench_lib.faults.secrets import hidden, secrets
-from bench_lib.journaling.journal_rows import KEYS
-from bench_lib.journaling.journal_rows import Row as Row
-from bench_lib.journaling.journal_rows import rows as rows
+from bench_lib.journaling.journal_rows import KEYS, Row, rows
 from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
 
@@ -221,22 +219,17 @@ def append_status(path: Path, status: Status, reason: str) -> Row | None:
     if isinstance(started.get("at"), int | float):
         case["wall_seconds"] = max(time.time() - started["at"], 0.0)  # the clock may step back
     case.setdefault("family", str(case.get("case_id")).partition("/")[0])
-    _append(path, "case", case)
+    _append_case(path, case)
     return case
 
 
-def append_end(path: Path, exit_code: int) -> None:
-    """Mark the run of a dead process as ended: every case it was asked for has a status by now."""
-    _append(path, "end", {"exit_code": exit_code})
-
-
-def _append(path: Path, event: str, record: Mapping[str, Any]) -> None:
-    """Append a line to a dead process's journal; a last line that the crash cut off goes first."""
+def _append_case(path: Path, case: Row) -> None:
+    """Append a case to a dead process's journal; a last line that the crash cut off goes first."""
     whole = path.read_bytes().split(b"\n")[: len(read(path))]
     os.truncate(path, sum(len(line) + 1 for line in whole))
     fd = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
-        _write_line(fd, event, record)
+        _write_line(fd, "case", case)
     finally:
         os.close(fd)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from bench_lib.device.kernels import ARGUMENT_NBYTES
 from bench_lib.device.native import Call
 
 if TYPE_CHECKING:
@@ -13,34 +13,17 @@ if TYPE_CHECKING:
     from bench_lib.device.gpu import Gpu
     from bench_lib.device.kernels import Cubin
 
-ARGUMENT_NBYTES = (8, 64, 512, 4096)
 EMPTY = "empty"
 KERNELS = (EMPTY, *(f"args_{nbytes}" for nbytes in ARGUMENT_NBYTES))
 
 
-class RawApi(Protocol):
-    """What a launch case needs of an API."""
-
-    def launch(self, kernel: str) -> Call:
-        """The call that launches `kernel` with one thread on the suite's stream."""
-        ...
-
-
-@dataclass
 class Arguments:
     """Kernel parameters kept alive: an array with the address of one by-value block."""
 
-    block: ctypes.Array[ctypes.c_ubyte] = field(
-        default_factory=lambda: (ctypes.c_ubyte * max(ARGUMENT_NBYTES))(*([0x5A] * max(ARGUMENT_NBYTES)))
-    )
-
-    def __post_init__(self) -> None:
-        self.pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.block))
-
-    @property
-    def address(self) -> int:
-        """The address to hand over as `void** args`."""
-        return ctypes.addressof(self.pointers)
+    def __init__(self) -> None:
+        self._block = (ctypes.c_ubyte * max(ARGUMENT_NBYTES))(*([0x5A] * max(ARGUMENT_NBYTES)))
+        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self._block))
+        self.address = ctypes.addressof(self._pointers)  # to hand over as `void** args`
 
 
 class CudartApi:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench_lib.device import native
 from bench_lib.device.native import Call
 
-APIS = ("cudaMalloc", "cudaMallocAsync", "cudaMallocManaged")
+if TYPE_CHECKING:
+    from bench_lib.device.cudart import Runtime
+
 METRICS = ("alloc", "free")
 _ATTACH_GLOBAL = 1
-
-
-class HasAddresses(Protocol):
-    """What is needed of a cudart.Runtime."""
-
-    def address(self, symbol: str) -> int:
-        """The address of a function."""
-        ...
 
 
 class Pair(NamedTuple):
@@ -35,7 +29,7 @@ class Allocator:
     answer from what was freed before, which is what it is for.
     """
 
-    def __init__(self, runtime: HasAddresses, api: str, nbytes: int, stream: int) -> None:
+    def __init__(self, runtime: Runtime, api: str, nbytes: int, stream: int) -> None:
         self._pointer = ctypes.c_uint64()
         self._stream = (stream,) if api == "cudaMallocAsync" else ()
         free = "cudaFreeAsync" if api == "cudaMallocAsync" else "cudaFree"

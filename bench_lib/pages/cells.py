@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec
 
 from bench_lib.claims import judged, pages
-from bench_lib.comparing import losses, sides, store
+from bench_lib.comparing import sides, store
 from bench_lib.drawing import charts, gallery
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
@@ -21,7 +21,7 @@ from bench_lib.pages.page import Chart, Code, Section, markdown
 from bench_lib.pages.report import Subject
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
-from bench_lib.sections import families, kernels
+from bench_lib.sections import families, kernels, losses
 from bench_lib.sections import working as works
 from bench_lib.units import seconds_text
 

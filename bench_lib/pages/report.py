@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from bench_lib.claims.judged import Verdicts
-from bench_lib.comparing import losses
 from bench_lib.comparing.bridge import Bridge
 from bench_lib.comparing.store import Data
 from bench_lib.drawing import charts, gallery
@@ -19,7 +18,7 @@ from bench_lib.pages import bridge_page, destination
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
-from bench_lib.sections import claims, families, kernels, working
+from bench_lib.sections import claims, families, kernels, losses, working
 from bench_lib.sections.metrics import definitions
 from bench_lib.units import seconds_text
 

@@ -4,7 +4,7 @@
 for all ranks, so that no rank waits in a collective for one that has stopped.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench_lib.model import Flag, Timing
@@ -27,14 +27,6 @@ def slowest(samples: Iterable[Sample]) -> Sample:
     taken = list(samples)
     flags = dict.fromkeys(flag for sample in taken for flag in sample.flags)
     return Sample(max(sample.seconds for sample in taken), tuple(flags))
-
-
-def slowest_of_each(series: Iterable[Sequence[float]]) -> tuple[float, ...]:
-    """The longest time of each iteration, from one equally long series a rank.
-
-    Raises ValueError when the lengths differ.
-    """
-    return tuple(max(times) for times in zip(*series, strict=True))
 
 
 class Sampled:

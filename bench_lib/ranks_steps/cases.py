@@ -1,7 +1,8 @@
 """What `ddp_step` and `fsdp_step` share: parameters by device, and one measurement a network."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from bench_lib.compiling.executions import told
@@ -37,8 +38,7 @@ class Found:
     def record(self, bench: "Bench", strategy: str, metric: str) -> None:
         """Give a case its series; raises what it ended with otherwise."""
         bench.over(self.ranks, self.interconnect)
-        for name, text in self.facts.items():
-            bench.fact(name, text)
+        bench.facts(self.facts)
         outcome = self.outcomes[strategy, metric]
         if isinstance(outcome, Exception):
             raise outcome
@@ -71,7 +71,15 @@ def need_torch(stack: "StackEntry") -> None:
         raise Unavailable("this torch is built without torch.distributed")
 
 
-def selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:
+def once(
+    request: "pytest.FixtureRequest", world: "World", on_gpu: bool, policy: Policy, seed: int
+) -> Callable[[Setup], Found]:
+    """A set-up -> what was found of it: measured when it is first asked for, all strategies in turns."""
+    device, strategies = "cuda" if on_gpu else "cpu", _selected(request)
+    return cache(lambda setup: measure(world, device, setup, strategies, policy, seed))
+
+
+def _selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:
     """The strategies of the cases that run in this file; the others need not be measured."""
     own = [item for item in request.session.items if item.path == request.path]
     params = (item.callspec.params for item in own if hasattr(item, "callspec"))

@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -149,6 +149,11 @@ class Bench:
     def fact(self, name: str, text: str) -> None:
         """Keep a word about the case: which algorithm, which precision in effect."""
         self._notes["facts"][plain.text_of(name)] = plain.text_of(text)
+
+    def facts(self, texts: Mapping[str, str]) -> None:
+        """Keep several words, each by its name."""
+        for name, text in texts.items():
+            self.fact(name, text)
 
     def warn(self, text: str) -> None:
         """Keep a stated doubt about the case, one sentence."""

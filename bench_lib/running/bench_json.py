@@ -17,7 +17,7 @@ import pytest_benchmark
 
 from bench_lib.errors import UsageError
 from bench_lib.faults.seals import digest, finite
-from bench_lib.journaling.journal import Row
+from bench_lib.journaling.journal_rows import Row
 from bench_lib.model import Case, Series
 from bench_lib.schema import SCHEMA_VERSION
 

@@ -135,12 +135,16 @@ def select(
 
 def _asked_for(item: pytest.Item, families: Sequence[str], quick: bool, full: bool, soak: bool) -> bool:
     core, only_full = _marked(item, "core"), _marked(item, "full")
-    named = family(item) in families
-    if not named and (families or _marked(item, "opt_in")):
+    if not _chosen(item, families):
         return False
     if is_soak(item):
         return soak
     return core if quick else (full or not only_full)
+
+
+def _chosen(item: pytest.Item, families: Sequence[str]) -> bool:
+    """Whether the item's family is named, or none is and it needs no naming."""
+    return family(item) in families or not (families or _marked(item, "opt_in"))
 
 
 def _marked(item: pytest.Item, name: str) -> bool:
@@ -225,11 +229,7 @@ def not_named(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
 
 def not_core(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
     """Which families --quick leaves nothing of, as a sentence; "" where each has a core case."""
-    cases = [
-        item
-        for item in items
-        if is_case(item) and (family(item) in families or not (families or _marked(item, "opt_in")))
-    ]
+    cases = [item for item in items if is_case(item) and _chosen(item, families)]
     left = {family(item) for item in cases if _marked(item, "core")}
     lost = Counter(family(item) for item in cases if family(item) not in left)
     said = ", ".join(f"{n} case{'s' if n > 1 else ''} of {name}" for name, n in lost.items())

@@ -14,6 +14,7 @@ from bench_lib.device.telemetry import host_clock_resolution
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.identity import libraries, probe, promises
 from bench_lib.journaling import journal
+from bench_lib.journaling.journal_rows import rows
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.observing import ranges
 from bench_lib.observing.settings import NVTX
@@ -49,7 +50,7 @@ class Run:
         self._journal: journal.Journal | None = None
         self._loaded: Any = None
         self.ranges = ranges.NONE
-        self._summary = bench_json.summary(None, ())
+        self.summary = bench_json.summary(None, ())  # this suite's part of the JSON file
 
     @cached_property
     def stack(self) -> StackEntry:
@@ -206,14 +207,9 @@ class Run:
         if not self.statuses:
             self._discard()  # no case: no clutter
             return
-        tables = journal.rows(journal.read(path))
-        self._summary = bench_json.summary(tables["runs"][0], tables["cases"])
+        tables = rows(journal.read(path))
+        self.summary = bench_json.summary(tables["runs"][0], tables["cases"])
         journal.finish(path, self.options.folder)
-
-    @property
-    def summary(self) -> journal.Row:
-        """This suite's part of the JSON file."""
-        return self._summary
 
     def close(self) -> None:
         """Let go of the GPU and the journal."""

@@ -24,7 +24,7 @@ _WINDOW = 5  # samples in each half of the stability test
 _STABLE = 0.03  # two windows whose medians differ by less are stable
 _DRIFT = 0.03
 _SCATTER = 3.0
-_LOW_CLOCK = 0.75
+LOW_CLOCK = 0.75  # of the clock there should be: less casts doubt on a sample
 _UNDER_LOAD_SECONDS = 1e-3
 _ON_DEVICE = frozenset({Timing.COLD, Timing.BATCH, Timing.GRAPH})
 
@@ -205,7 +205,7 @@ def _low(look: _Look, typical_mhz: float | None, max_mhz: float | None) -> bool:
         return False
     fair_maximum = look.under_load and CLOCKS_SET not in look.reading.throttle_reasons
     expected = [typical_mhz, max_mhz if fair_maximum else None]
-    return any(value is not None and mhz < _LOW_CLOCK * value for value in expected)
+    return any(value is not None and mhz < LOW_CLOCK * value for value in expected)
 
 
 def _warnings(seconds: Sequence[float], policy: Policy, warm: bool) -> Iterator[Warn]:

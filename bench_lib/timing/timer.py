@@ -162,7 +162,7 @@ class Host:
         counted: Callable[[], Preemptions] = preemptions,
     ) -> None:
         self.calls = _checked(calls)
-        self._wait = synchronize or _nothing
+        self._wait = synchronize or nothing
         self._drain = drain
         self._clock_ns = clock_ns
         self._counted = counted
@@ -176,7 +176,7 @@ class Host:
     def sample(self, fn: Fn) -> Sample:
         """Wait, start, the calls, (wait,) stop, wait."""
         calls, clock_ns, wait = range(self.calls), self._clock_ns, self._wait
-        at_end = wait if self._drain else _nothing
+        at_end = wait if self._drain else nothing
         wait()
         before = self._counted()
         start = clock_ns()
@@ -287,5 +287,5 @@ def _checked(calls: int, limit: int | None = None) -> int:
     return calls
 
 
-def _nothing() -> None:
-    return None
+def nothing() -> None:
+    """What is called where there is nothing to wait for, and where others do the work."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from bench_lib.device.telemetry import CLOCKS_SET, Reader, Reading
 from bench_lib.model import Flag, Policy, Series, Timing, join_flags
-from bench_lib.timing.measure import checked, collector_off
+from bench_lib.timing.measure import LOW_CLOCK, checked, collector_off
 
 Parts = Mapping[str, Callable[[], object]]  # the parts of one step, in order
 Seconds = dict[str, float]  # by metric: `step` and each part
@@ -23,7 +23,6 @@ Seconds = dict[str, float]  # by metric: `step` and each part
 STEP = "step"
 HOST_BOUND = "the host queued the work no faster than the device did it: a faster CPU would show less time"
 STEPS = 10  # in a block: long enough that its edges are nothing, short enough to share the weather
-_LOW_CLOCK = 0.75
 _HOST_BOUND = 0.95
 
 
@@ -172,6 +171,6 @@ def _flags(looks: Sequence[Reading], turns: int, max_mhz: float | None) -> tuple
         if before.throttled or after.throttled:
             found.append(Flag.THROTTLED)
         if max_mhz and after.sm_clock_mhz is not None and CLOCKS_SET not in after.throttle_reasons:
-            found += [Flag.CLOCK_LOW] if after.sm_clock_mhz < _LOW_CLOCK * max_mhz else []
+            found += [Flag.CLOCK_LOW] if after.sm_clock_mhz < LOW_CLOCK * max_mhz else []
         flags.append(join_flags(found))
     return tuple(flags) if len(flags) == turns and any(flags) else ()
