@@ -17,7 +17,8 @@ LIBRARY = ROOT / "bench_lib"
 BOTH = [
     "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
     "faults.secrets", "observing", "observing.settings",
-    "processes", "processes.guard", "journaling", "journaling.journal_rows", "journaling.journal",
+    "processes", "processes.guard", "processes.ended",
+    "journaling", "journaling.journal_rows", "journaling.journal",
     "stacking", "stacking.families", "extras", "suite_files", "stacking.cache", "stacking.variables",
     "containers", "containers.image", "containers.engine",
     "stacking.stacks", "stacking.startup", "stacking.environments", "containers.inside",

@@ -28,6 +28,7 @@ from bench_lib.journaling import journal
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status, why_nothing
+from bench_lib.processes.ended import how_it_ended
 from bench_lib.stacking import stacks, stock
 
 __all__ = ["Plan", "finished_rounds", "run"]
@@ -238,7 +239,8 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
         started.end()
         hide_in(log, secrets(started.variables))
     status = Status.HUNG if hung else Status.CRASHED
-    _keep(campaign, run_id, status, hung or watch.how_it_ended(child.returncode))
+    middle = " in the middle of its cases" if child.returncode >= 0 else ""
+    _keep(campaign, run_id, status, hung or f"the process {how_it_ended(child.returncode)}{middle}")
     process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
     if process.exit_code == 0:
         log.unlink()

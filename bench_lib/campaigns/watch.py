@@ -140,12 +140,3 @@ def stop(child: Child, first: signal.Signals, patience_seconds: float) -> None:
 def _signal_group(child: Child, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
-
-
-def how_it_ended(returncode: int) -> str:
-    """A return code of subprocess in words: the name of the signal, or the exit code."""
-    if returncode >= 0:
-        return f"the process ended with exit code {returncode} in the middle of its cases"
-    with contextlib.suppress(ValueError):
-        return f"the process was ended by {signal.Signals(-returncode).name}"
-    return f"the process was ended by signal {-returncode}"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bench_lib.doctor.snapshot import Child
 from bench_lib.doctor.speaking import KEY
+from bench_lib.processes.ended import how_it_ended
 from bench_lib.stacking.environments import Environment
 
 _REAP_SECONDS = 2.0  # a process that waits in a driver cannot even be killed
@@ -84,6 +85,6 @@ def _problem(process: "subprocess.Popen[bytes]", errors: str) -> str:
     if not code:
         return ""
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        return how_it_ended(code)
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "it said nothing")
     return f"ended with {code}: {last}"

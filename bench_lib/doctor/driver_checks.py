@@ -213,12 +213,8 @@ def device_nodes(s: Snapshot) -> Finding:
     return ok(", ".join(nodes))
 
 
-CHECKS = (
-    Check("gpu", gpu),
-    Check("driver-library", driver_library),
-    Check("driver-starts", driver_starts),
-    Check("driver-version", driver_version),
-    Check("driver-match", driver_match),
-    Check("kernel-module", kernel_module),
-    Check("device-nodes", device_nodes),
-)
+# fmt: off
+CHECKS = tuple(map(Check, (
+    gpu, driver_library, driver_starts, driver_version, driver_match, kernel_module, device_nodes
+)))
+# fmt: on

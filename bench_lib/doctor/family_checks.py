@@ -209,19 +209,9 @@ def jupyter(s: Snapshot) -> Finding:
     return ok("on port 8888, for everybody who reaches this machine: keep its token")
 
 
-CHECKS = (
-    Check("suite", suite),
-    Check("compiler", compiler),
-    Check("python-headers", python_headers),
-    Check("triton", triton),
-    Check("cupy", cupy),
-    Check("onnx", onnx),
-    Check("ladder", ladder),
-    Check("nccl", nccl),
-    Check("ranks", ranks),
-    Check("shared-memory", shared_memory),
-    Check("memory", memory),
-    Check("open-files", open_files),
-    Check("results-disk", results_disk),
-    Check("jupyter", jupyter),
-)
+# fmt: off
+CHECKS = tuple(map(Check, (
+    suite, compiler, python_headers, triton, cupy, onnx, ladder, nccl, ranks, shared_memory, memory,
+    open_files, results_disk, jupyter
+)))
+# fmt: on

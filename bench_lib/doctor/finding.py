@@ -34,8 +34,12 @@ class Finding(NamedTuple):
 class Check(NamedTuple):
     """One small question about a snapshot; the first line of `look`'s docstring says which."""
 
-    name: str
     look: Callable[[Snapshot], Finding]
+
+    @property
+    def name(self) -> str:
+        """That of its function: `gpu_memory` is `gpu-memory`."""
+        return self.look.__name__.replace("_", "-")
 
     @property
     def about(self) -> str:

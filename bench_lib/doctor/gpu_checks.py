@@ -168,16 +168,9 @@ def gpu_clocks(s: Snapshot) -> Finding:
     return ok("free")
 
 
-CHECKS = (
-    Check("nvml", nvml),
-    Check("hmm", hmm),
-    Check("fabric-manager", fabric_manager),
-    Check("persistence", persistence),
-    Check("ecc", ecc),
-    Check("mig", mig),
-    Check("mps", mps),
-    Check("compute-mode", compute_mode),
-    Check("other-processes", other_processes),
-    Check("gpu-memory", gpu_memory),
-    Check("gpu-clocks", gpu_clocks),
-)
+# fmt: off
+CHECKS = tuple(map(Check, (
+    nvml, hmm, fabric_manager, persistence, ecc, mig, mps, compute_mode, other_processes, gpu_memory,
+    gpu_clocks
+)))
+# fmt: on

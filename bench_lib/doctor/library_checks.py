@@ -201,16 +201,9 @@ def torchvision(s: Snapshot) -> Finding:
     return ok(pair)
 
 
-CHECKS = (
-    Check("torch-libraries", torch_libraries),
-    Check("library-places", library_places),
-    Check("cudnn-nccl", cudnn_nccl),
-    Check("torch-parts", torch_parts),
-    Check("torch-needs", torch_needs),
-    Check("torchvision", torchvision),
-    Check("promises", promises),
-    Check("mixed-wheels", mixed_wheels),
-    Check("search-path", search_path),
-    Check("conda", conda),
-    Check("duplicates", duplicates),
-)
+# fmt: off
+CHECKS = tuple(map(Check, (
+    torch_libraries, library_places, cudnn_nccl, torch_parts, torch_needs, torchvision, promises,
+    mixed_wheels, search_path, conda, duplicates
+)))
+# fmt: on

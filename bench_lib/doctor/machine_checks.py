@@ -55,10 +55,4 @@ def wsl(s: Snapshot) -> Finding:
     return warn(f"WSL ({s.host.kernel})", "Linux itself", mend)
 
 
-CHECKS = (
-    Check("cpu-governor", cpu_governor),
-    Check("cpu-limit", cpu_limit),
-    Check("load", load),
-    Check("container", container),
-    Check("wsl", wsl),
-)
+CHECKS = tuple(map(Check, (cpu_governor, cpu_limit, load, container, wsl)))

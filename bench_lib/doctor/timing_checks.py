@@ -112,7 +112,7 @@ def compiling(s: Snapshot) -> Finding:
     )
 
 
-def precision(s: Snapshot) -> Finding:
+def precision_override(s: Snapshot) -> Finding:
     """Does a variable override the precision that cases ask for?"""
     names = [n for n in ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE") if n in s.variables]
     if not names:
@@ -123,12 +123,8 @@ def precision(s: Snapshot) -> Finding:
     )
 
 
-CHECKS = (
-    Check("launch-blocking", launch_blocking),
-    Check("profiler", profiler),
-    Check("debugger", debugger),
-    Check("sanitizer", sanitizer),
-    Check("slowing-variables", slowing_variables),
-    Check("compiling", compiling),
-    Check("precision-override", precision),
-)
+# fmt: off
+CHECKS = tuple(map(Check, (
+    launch_blocking, profiler, debugger, sanitizer, slowing_variables, compiling, precision_override
+)))
+# fmt: on

@@ -96,9 +96,4 @@ def _runs(x: int, y: int, suffix: str, major: int, minor: int) -> bool:
     return (x, y) == (major, minor) if suffix == "a" else x == major and y <= minor
 
 
-CHECKS = (
-    Check("torch-import", torch_import),
-    Check("torch-build", torch_build),
-    Check("torch-sees-gpu", torch_sees_gpu),
-    Check("gpu-code", gpu_code),
-)
+CHECKS = tuple(map(Check, (torch_import, torch_build, torch_sees_gpu, gpu_code)))

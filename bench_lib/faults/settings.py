@@ -88,7 +88,7 @@ def _from_to(before: Any, after: Any) -> str:
 
 def _all() -> Iterator[Setting]:
     yield Setting("the working folder", os.getcwd, os.chdir)
-    yield Setting("environment variables", _environment, _set_environment)
+    yield Setting("environment variables", _environment, os.environ.update)
     if hasattr(os, "sched_setaffinity"):
         yield Setting(
             "the CPUs it may run on",
@@ -108,10 +108,6 @@ def _all() -> Iterator[Setting]:
 
 def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-
-
-def _set_environment(variables: Mapping[str, str]) -> None:
-    os.environ.update(variables)
 
 
 def _handlers() -> dict[signal.Signals, Any]:

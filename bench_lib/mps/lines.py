@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from bench_lib.errors import CaseTimeout, CudaGainsError, Hung, NotApplicable, Unavailable, WrongResult
+from bench_lib.processes.ended import how_it_ended
 
 _KINDS = {kind.__name__: kind for kind in (CaseTimeout, NotApplicable, Unavailable, WrongResult, MemoryError)}
 _TERM_SECONDS = 5.0
@@ -89,14 +90,9 @@ class Child:
 
     def _how(self) -> str:
         try:
-            code = self._process.wait(_TERM_SECONDS)
+            return f"it {how_it_ended(self._process.wait(_TERM_SECONDS))}"
         except subprocess.TimeoutExpired:
             return "it closed its output and still runs"
-        if code >= 0:
-            return f"it ended with exit code {code}"
-        with suppress(ValueError):
-            return f"it was ended by {signal.Signals(-code).name}"
-        return f"it was ended by signal {-code}"
 
     def dismiss(self) -> None:
         """Let it end by itself: its input ends here."""

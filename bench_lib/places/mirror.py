@@ -9,7 +9,7 @@ import contextlib
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from bench_lib.errors import Unreachable
@@ -136,10 +136,6 @@ class Mirror:
         (self._known / name).unlink(missing_ok=True)
 
 
-def _to_stderr(sentence: str) -> None:
-    sys.stderr.write(f"cuda-gains: {sentence}\n")
-
-
 def here(place: Place) -> list[str]:
     """The campaigns of a place that have a folder on this machine."""
     root = place.address.folder
@@ -147,7 +143,7 @@ def here(place: Place) -> list[str]:
     return [name for name in found if not name.startswith(".") and (root / name).is_dir()]
 
 
-def fetch(place: Place, campaigns: Iterable[str], say: Callable[[str], object] = _to_stderr) -> None:
+def fetch(place: Place, campaigns: Iterable[str]) -> None:
     """Fetch campaigns, those that are there; says what this machine has not put yet."""
     there = set(place.folders())
     for name in campaigns:
@@ -155,9 +151,9 @@ def fetch(place: Place, campaigns: Iterable[str], say: Callable[[str], object] =
         if name in there:
             one.fetch()
         if pending := one.pending():
-            say(
-                f"{_count(pending)} of campaign {name!r} are only on this machine; put them with "
-                f"`cuda-gains push {place.address.option}`"
+            sys.stderr.write(
+                f"cuda-gains: {_count(pending)} of campaign {name!r} are only on this machine; put them with "
+                f"`cuda-gains push {place.address.option}`\n"
             )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench_lib.identity.machine import text
+
 Handler = Callable[[Any], Any]  # a request in, an answer out; both plain values that can be pickled
 
 SHM = Path("/dev/shm")  # noqa: S108  what NCCL itself uses
@@ -106,17 +108,10 @@ def look(place: Place) -> Facts:
     known: dict[str, Any] = {
         "rank": place.rank,
         "host": socket.gethostname(),
-        "boot_id": _boot_id(),
+        "boot_id": text(Path("/proc/sys/kernel/random/boot_id")),
         "shm_nbytes": shm.f_bavail * shm.f_frsize if shm else 0,
     }
     return Facts(**known, **(_gpu(place) if place.device == "cuda" else {}))
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _gpu(place: Place) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench_lib.processes.ended import how_it_ended
 from bench_lib.ranks.life import live
 from bench_lib.ranks.member import Spec
 
@@ -113,10 +114,4 @@ class LocalSeat:
     def _how(self) -> str:
         self._process.join(_GOODBYE_SECONDS)
         code = self._process.exitcode
-        if code is None:
-            return "let go of its connection"
-        if code >= 0:
-            return f"ended with exit code {code}"
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"was ended by signal {-code}"
+        return "let go of its connection" if code is None else how_it_ended(code)

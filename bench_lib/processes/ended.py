@@ -1,0 +1,13 @@
+"""The return code of a process in, how it ended in words out."""
+
+import contextlib
+import signal
+
+
+def how_it_ended(returncode: int) -> str:
+    """A return code of subprocess: `was ended by SIGKILL`, or `ended with exit code 2`."""
+    if returncode >= 0:
+        return f"ended with exit code {returncode}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"was ended by signal {-returncode}"
