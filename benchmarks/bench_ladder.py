@@ -35,12 +35,12 @@ PREFIX = "cudart-"
 
 def available(wheels: Path | None) -> dict[str, StackEntry]:
     """The runtimes at hand by version: in the cache or in `wheels`, lowest version first."""
-    from bench_lib.stacking import stacks
+    from bench_lib.stacking import stacks, stock
 
     found = {
         name.removeprefix(PREFIX): entry
         for name, entry in stacks.load_stacks(None).items()
-        if entry.kind == "cudart" and stacks.at_hand(entry, wheels)
+        if entry.kind == "cudart" and stock.at_hand(entry, wheels)
     }
     return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
 

@@ -244,9 +244,9 @@ def test_a_cudart_stack_holds_no_torch_whatever_is_installed(home: Path) -> None
 def test_a_library_comes_out_of_a_wheel_once(home: Path) -> None:
     entry, wheels = stacks.stack("cudart-12.4"), home / "wheels"
     make_wheel(wheels, version="12.4.2")
-    assert not stacks.at_hand(entry, wheels)
+    assert not stock.at_hand(entry, wheels)
     make_wheel(wheels)
-    assert stacks.at_hand(entry, wheels)
+    assert stock.at_hand(entry, wheels)
     library = stacks.cached_library(entry, wheels)
     assert library == home / "cache/cuda-gains/stacks/cudart-12.4/libcudart.so.12"
     assert library.read_bytes() == b"a library"
@@ -260,7 +260,7 @@ def test_another_pin_replaces_the_cached_library(home: Path) -> None:
     stock.create("cudart-12.4", home / "wheels")
     (home / "stacks.toml").write_text(CUDART.replace("12.4.1", "12.4.2"))
     entry = stacks.stack("cudart-12.4")
-    assert not stacks.at_hand(entry)
+    assert not stock.at_hand(entry)
     assert stacks.cached_library(entry, home / "wheels").read_bytes() == b"newer"
 
 

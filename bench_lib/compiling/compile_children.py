@@ -5,7 +5,6 @@ arm and nothing else, so its peak is that arm's. Several can be brought up side 
 its arm made, until it is asked for its step.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from bench_lib.compiling.training import Arm, Setup
 from bench_lib.convolution.precision import in_precision
 from bench_lib.errors import CudaGainsError
 from bench_lib.processes.worker import Worker
+from bench_lib.stacking import cache
 from bench_lib.timing.timer import nothing
 
 CHILD_SECONDS = 900.0
@@ -44,8 +44,7 @@ def cache_environment(caches: Path) -> dict[str, str]:
 
 def default_caches(torch_version: str) -> Path:
     """Where compiled code is kept from run to run: apart for each torch, in the user's cache folder."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "cuda-gains" / "compile" / torch_version
+    return cache.root() / "compile" / torch_version
 
 
 class FirstStep:

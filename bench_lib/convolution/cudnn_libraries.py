@@ -5,14 +5,11 @@ when it finds none. So what is missing is said before, and what is there is load
 """
 
 import ctypes
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench_lib.device.c_library import known_to_ldconfig, open_for_all
 from bench_lib.errors import NotApplicable, Unavailable
 from bench_lib.identity import libraries
 from bench_lib.stacking.stacks import StackEntry, sites
@@ -54,7 +51,7 @@ def locate_cudnn(stack: StackEntry) -> CudnnLibraries:
         return CudnnLibraries(found[0], tuple(dict.fromkeys(folders)))
     if stack.kind != "here":
         raise NotApplicable(f"stack {stack.name} holds no cuDNN")
-    known = known_to_ldconfig()
+    known = known_to_ldconfig(r"lib(?:cudnn|cublas|cublasLt|nvrtc)\.so\.\S+")
     if cudnn := [path for path in known if path.name.startswith("libcudnn.so.")]:
         return CudnnLibraries(cudnn[0], tuple(dict.fromkeys(path.parent for path in known)))
     raise Unavailable(
@@ -65,15 +62,6 @@ def locate_cudnn(stack: StackEntry) -> CudnnLibraries:
 
 def _lib(place: Path, part: str) -> list[Path]:
     return sorted(place.glob(f"{part}/lib"))
-
-
-def known_to_ldconfig() -> list[Path]:
-    """The cuDNN, cuBLAS and NVRTC files that the loader of this machine knows."""
-    command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if not command:
-        return []
-    listing = subprocess.run([command, "-p"], capture_output=True, text=True, check=False).stdout
-    return [Path(p) for p in re.findall(r"lib(?:cudnn|cublas|cublasLt|nvrtc)\.so\.\S+ .*=> (\S+)", listing)]
 
 
 def load(found: CudnnLibraries) -> ctypes.CDLL:
@@ -89,15 +77,15 @@ def load(found: CudnnLibraries) -> ctypes.CDLL:
     parts = [folder / f"libcudnn_{part}.so.{major}" for part in _PARTS[major]]
     if missing := [path for path in parts if not path.exists()]:
         raise Unavailable(f"{missing[0]} is missing; cuDNN {major} needs it beside {found.cudnn.name}")
-    cudnn = _open(found.cudnn)
-    _open(parts[0])  # enough for the version, and it needs no cuBLAS yet
+    cudnn = open_for_all(found.cudnn)
+    open_for_all(parts[0])  # enough for the version, and it needs no cuBLAS yet
     cuda = cudart_version(cudnn)[0]
-    _open(_cublaslt(found, cuda))
+    open_for_all(_cublaslt(found, cuda))
     for name in (f"libcublas.so.{cuda}", f"libnvrtc.so.{cuda}", f"libnvrtc.so.{cuda}.*"):
         for path in _in_folders(found, name)[:1]:
-            _open(path)
+            open_for_all(path)
     for path in parts[1:]:
-        _open(path)
+        open_for_all(path)
     return cudnn
 
 
@@ -126,20 +114,9 @@ def _in_folders(found: CudnnLibraries, name: str) -> list[Path]:
 
 
 def _refuse_another(found: CudnnLibraries) -> None:
-    others = _elsewhere(libraries.mapped().get("cudnn", ()), found.cudnn.resolve())
-    if others:
+    wanted = found.cudnn.resolve()
+    if others := [path for path in libraries.mapped().get("cudnn", ()) if path.resolve() != wanted]:
         raise Unavailable(
             f"this process has loaded {others[0]} already and its parts would mix with those of "
             f"{found.cudnn}; measure it in a process of its own"
         )
-
-
-def _elsewhere(mapped: Iterable[Path], wanted: Path) -> list[Path]:
-    return [path for path in mapped if path.resolve() != wanted]
-
-
-def _open(path: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be loaded: {error}") from None

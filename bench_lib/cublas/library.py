@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from ctypes import c_char_p, c_float, c_int, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench_lib.convolution import cudnn_libraries
 from bench_lib.device import cudart
+from bench_lib.device.c_library import known_to_ldconfig, open_for_all
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
@@ -49,7 +48,7 @@ def locate(stack: StackEntry) -> CublasLibraries:
     if stack.kind == "here":
         major = cudart.torch_cuda().partition(".")[0]
         found.sort(key=lambda path: not path.name.startswith(f"{_PREFIX}{major}"))
-        found += [path for path in cudnn_libraries.known_to_ldconfig() if path.name.startswith(_PREFIX)]
+        found += known_to_ldconfig(r"libcublas\.so\.\S+")
     elif not found:
         raise NotApplicable(f"stack {stack.name} holds no cuBLAS")
     for path in found:
@@ -76,12 +75,8 @@ class Cublas:
     @staticmethod
     def open(found: CublasLibraries) -> ctypes.CDLL:
         """Load both files by their full paths; libcublas is returned. Raises Unavailable."""
-        for path in (found.cublaslt, found.cublas):
-            try:
-                loaded = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
-            except OSError as error:
-                raise Unavailable(f"{path} cannot be loaded: {error}") from None
-        return loaded
+        open_for_all(found.cublaslt)
+        return open_for_all(found.cublas)
 
     @classmethod
     def load(cls, found: CublasLibraries, stream: int) -> Self:

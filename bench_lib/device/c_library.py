@@ -1,12 +1,33 @@
-"""A C library by path in, its functions with declared parameters out."""
+"""C libraries: where the loader knows them, and by path in, functions with declared parameters out."""
 
 import ctypes
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from ctypes import c_void_p
+from pathlib import Path
 from typing import Any
 
 from bench_lib.errors import Unavailable
+
+
+def known_to_ldconfig(name: str) -> list[Path]:
+    """The files that the loader of this machine knows whose names fit a regular expression."""
+    command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+    if not command:
+        return []
+    listing = subprocess.run([command, "-p"], capture_output=True, text=True, check=False).stdout
+    return [Path(path) for path in re.findall(rf"{name} .*=> (\S+)", listing)]
+
+
+def open_for_all(path: Path) -> ctypes.CDLL:
+    """Load a library by path, lending its symbols to those loaded later; Unavailable when it fails."""
+    try:
+        return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be loaded: {error}") from None
 
 
 class Library:

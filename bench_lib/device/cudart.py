@@ -11,15 +11,14 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from bench_lib.device.c_library import Library
+from bench_lib.device.c_library import Library, known_to_ldconfig
 from bench_lib.device.driver import Dim3
 from bench_lib.device.kernels import Cubin
 from bench_lib.errors import CudaError, Unavailable, UsageError
@@ -79,7 +78,7 @@ def loaded_or_default() -> Path:
     Looked for in the packages that pip installs (torch's CUDA major first), then $CUDA_HOME, then
     what ldconfig knows. Raises Unavailable when there is none.
     """
-    searches = (_loaded, _installed, _from_cuda_home, _from_ldconfig)
+    searches = (_loaded, _installed, _from_cuda_home, _from_loader)
     found = next((path for search in searches for path in search()), None)
     if found is None:
         raise Unavailable(
@@ -110,11 +109,8 @@ def _from_cuda_home() -> list[Path]:
     return sorted(Path(home).glob("lib*/libcudart.so.*")) if home else []
 
 
-def _from_ldconfig() -> Iterator[Path]:
-    command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if command:
-        known = subprocess.run([command, "-p"], capture_output=True, text=True, check=False).stdout
-        yield from (Path(path) for path in re.findall(r"libcudart\.so\.\d\S* .*=> (\S+)", known))
+def _from_loader() -> list[Path]:
+    return known_to_ldconfig(r"libcudart\.so\.\d\S*")
 
 
 def torch_cuda() -> str:

@@ -1,12 +1,10 @@
 """Where a libnccl lies: a stack's, that of a version (cache or folder of wheels), or one given by path."""
 
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
-from os import environ
 from pathlib import Path
 
+from bench_lib.device.c_library import known_to_ldconfig
 from bench_lib.errors import NotApplicable, Unavailable, UsageError
 from bench_lib.stacking import cache, stacks
 from bench_lib.stacking.stacks import StackEntry
@@ -23,7 +21,7 @@ def of_stack(entry: StackEntry, wheels: Path | None = None) -> Path:
         return component(entry, wheels)
     found = next(stacks.libraries(entry, _PATTERN), None)
     if found is None and entry.kind == "here":
-        found = next(iter(_ldconfig()), None)
+        found = next(iter(known_to_ldconfig(r"libnccl\.so\.\d\S*")), None)
     if found is None:
         raise Unavailable(
             f"stack {entry.name} has no libnccl in nvidia/*/lib; install torch's CUDA build or a package "
@@ -45,23 +43,16 @@ def label(entry: StackEntry) -> str:
 
 def at_hand(wheels: Path | None = None) -> dict[str, StackEntry]:
     """The NCCLs that can be used without fetching anything, by label, lowest version first."""
+    from bench_lib.stacking import stock  # every pytest imports this module, for --nccl
+
     entries = [entry for entry in stacks.load_stacks(None).values() if is_component(entry)]
-    there = [entry for entry in entries if _cached(entry) is not None or _wheel(entry, wheels) is not None]
+    there = [entry for entry in entries if stock.at_hand(entry, wheels)]
     return {label(entry): entry for entry in sorted(there, key=lambda one: _order(label(one)))}
 
 
 def component(entry: StackEntry, wheels: Path | None = None) -> Path:
     """The library of a stack that is one NCCL: from the cache, else unpacked into it from a wheel."""
-    folder = _cached(entry)
-    if folder is None:
-        wheel = _wheel(entry, wheels)
-        if wheel is None:
-            raise Unavailable(
-                f"stack {entry.name} is not in the cache ({entry.requirements[0]}); fetch it with "
-                f"`cuda-gains stacks create {entry.name}`"
-            )
-        folder = cache.unpack(entry.name, entry.requirements, [wheel], cache.libraries_only)
-    return next(folder.glob(f"nvidia/*/lib/{_PATTERN}"))
+    return next(stacks.unpacked(entry, wheels, cache.libraries_only).glob(f"nvidia/*/lib/{_PATTERN}"))
 
 
 def named(given: Sequence[str]) -> dict[str, Path]:
@@ -78,21 +69,5 @@ def named(given: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _cached(entry: StackEntry) -> Path | None:
-    return cache.find(entry.name, entry.requirements)
-
-
-def _wheel(entry: StackEntry, wheels: Path | None) -> Path | None:
-    return None if wheels is None else cache.find_wheel(entry.requirements[0], wheels)
-
-
 def _order(name: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", name)]
-
-
-def _ldconfig() -> list[Path]:
-    command = shutil.which("ldconfig", path=f"{environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if not command:
-        return []
-    listing = subprocess.run([command, "-p"], capture_output=True, text=True, check=False).stdout
-    return [Path(path) for path in re.findall(r"libnccl\.so\.\d\S* .*=> (\S+)", listing)]

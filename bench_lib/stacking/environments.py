@@ -12,9 +12,8 @@ from bench_lib.containers.engine import engine
 from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.errors import Refused, UsageError
 from bench_lib.stacking import cache, stacks, startup
-from bench_lib.stacking.stacks import PACKAGES, StackEntry
+from bench_lib.stacking.stacks import NAME_VARIABLE, PACKAGES, StackEntry
 
-STACK_VARIABLE = stacks.NAME_VARIABLE
 _ACTIVATE = "activate"
 _ACTIVATE_SECONDS = 60.0
 _OF_THE_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
@@ -140,7 +139,7 @@ def interpreter(entry: StackEntry, python: str, variables: Mapping[str, str]) ->
 
 def _marks(entry: StackEntry, found: Environment) -> dict[str, str]:
     """What a process needs to know to be in the stack, and what it must do first."""
-    marks = {STACK_VARIABLE: entry.name}
+    marks = {NAME_VARIABLE: entry.name}
     hidden = [name for name in PACKAGES if not stacks.holds(entry, name)] if _hides(entry) else []
     preload = [str(exchanged(entry))] if entry.base is not None else []
     if hidden or preload:
@@ -198,7 +197,7 @@ def compiled(name: str) -> Path:
 
 def require(entry: StackEntry, variables: Mapping[str, str]) -> None:
     """Refuse to measure a stack in a process that was not started for it."""
-    if entry.kind not in ("here", "cudart") and variables.get(STACK_VARIABLE) != entry.name:
+    if entry.kind not in ("here", "cudart") and variables.get(NAME_VARIABLE) != entry.name:
         raise Refused(
             f"stack {entry.name} of kind {entry.kind} has an environment of its own, which this process "
             f"is not in; measure it with `cuda-gains run --stack {entry.name}`"

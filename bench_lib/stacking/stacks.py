@@ -269,21 +269,19 @@ def libraries(entry: StackEntry, pattern: str) -> Iterator[Path]:
         yield from sorted(site.glob(f"nvidia/*/lib/{pattern}"))
 
 
-def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
-    """Whether a cudart stack's library can be used without fetching anything."""
-    in_wheels = wheels is not None and cache.find_wheel(entry.requirements[0], wheels) is not None
-    return in_wheels or cache.find(entry.name, entry.requirements) is not None
-
-
 def cached_library(entry: StackEntry, wheels: Path | None = None) -> Path:
-    """The libcudart of a cudart stack: from the cache, else unpacked into it from a wheel.
+    """The libcudart of a cudart stack. Raises as `unpacked`."""
+    return next(unpacked(entry, wheels, cache.runtime_only).glob("libcudart.so.*"))
+
+
+def unpacked(entry: StackEntry, wheels: Path | None, keep: cache.Keep) -> Path:
+    """The folder of a stack that is one wheel: in the cache, else unpacked into it from `wheels`.
 
     Raises Unavailable, with the command that fetches it, when neither is there.
     """
-    found = cache.find(entry.name, entry.requirements)
-    if found is None:
-        found = cache.unpack(entry.name, entry.requirements, [_wheel(entry, wheels)], cache.runtime_only)
-    return next(found.glob("libcudart.so.*"))
+    if found := cache.find(entry.name, entry.requirements):
+        return found
+    return cache.unpack(entry.name, entry.requirements, [_wheel(entry, wheels)], keep)
 
 
 def _wheel(entry: StackEntry, wheels: Path | None) -> Path:

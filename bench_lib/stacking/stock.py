@@ -14,8 +14,7 @@ from bench_lib.containers import engine
 from bench_lib.containers.command import Container
 from bench_lib.errors import CudaGainsError, Unavailable, UsageError
 from bench_lib.stacking import cache, environments, stacks, swaps, venvs
-from bench_lib.stacking.environments import STACK_VARIABLE
-from bench_lib.stacking.stacks import FILE_VARIABLE, StackEntry
+from bench_lib.stacking.stacks import FILE_VARIABLE, NAME_VARIABLE, StackEntry
 
 _OBSERVE_SECONDS = 300.0  # torch's import on a cold disk
 _OF_OTHERS = ("path", "container")  # what others may have changed is asked again each time, and never removed
@@ -32,10 +31,6 @@ class StackRow(NamedTuple):
     here: str
 
 
-def _silent(_: str) -> None:
-    return None
-
-
 def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
     """Whether a stack can be used without fetching anything."""
     if entry.kind == "path":
@@ -43,7 +38,7 @@ def at_hand(entry: StackEntry, wheels: Path | None = None) -> bool:
     if entry.kind == "venv":
         return venvs.at_hand(entry)
     if entry.image is not None:
-        return os.environ.get(STACK_VARIABLE) == entry.name or engine.is_here(entry.image)
+        return os.environ.get(NAME_VARIABLE) == entry.name or engine.is_here(entry.image)
     if entry.base is not None and not at_hand(entry.base, wheels):
         return False
     in_wheels = wheels is not None and all(cache.find_wheel(pin, wheels) for pin in entry.requirements)
@@ -105,7 +100,7 @@ def have(entry: StackEntry, wheels: Path | None, progress: Progress, path: Path 
 
 
 def create(
-    name: str, wheels: Path | None = None, progress: Progress | None = None, path: Path | None = None
+    name: str, wheels: Path | None = None, progress: Progress = lambda _: None, path: Path | None = None
 ) -> Path | str:
     """Put what a stack needs into the cache and check what it promises; where it lies, or its image.
 
@@ -113,21 +108,21 @@ def create(
     requirement, when it cannot be had, UsageError when it is not what its entry declares. After an error
     nothing half-made is left.
     """
-    entry, say = stacks.stack(name, path), progress or _silent
+    entry = stacks.stack(name, path)
     require_wheels([entry], wheels)
     if entry.kind == "here":
         raise UsageError(f"stack {name!r} is this Python as it is; there is nothing to create")
     if entry.kind == "cudart":
-        return _runtime(entry, wheels, say)
+        return _runtime(entry, wheels, progress)
     if entry.base is not None:
-        have(entry.base, wheels, say, path)
+        have(entry.base, wheels, progress, path)
     was_there = at_hand(entry)
     try:
         if not was_there:
-            _fill(entry, wheels, say)
+            _fill(entry, wheels, progress)
         if entry.base is not None:
             swaps.check(entry)
-        say(f"{name}: asking its libraries for their versions")
+        progress(f"{name}: asking its libraries for their versions")
         if broken := observe(entry, path)["broken"]:
             raise UsageError(str(broken))
     except CudaGainsError:
@@ -138,7 +133,7 @@ def create(
 
 
 def _runtime(entry: StackEntry, wheels: Path | None, say: Progress) -> Path:
-    if wheels is not None or stacks.at_hand(entry):
+    if wheels is not None or at_hand(entry):
         return stacks.cached_library(entry, wheels)
     folder = _unpack(entry, None, say, cache.runtime_only)
     return next(folder.glob("libcudart.so.*"))
@@ -213,9 +208,9 @@ def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
     return answer
 
 
-def remove(name: str, path: Path | None = None) -> None:
+def remove(name: str) -> None:
     """Remove a stack's files from the cache; UsageError when it has none there."""
-    if not _remove(stacks.stack(name, path)):
+    if not _remove(stacks.stack(name)):
         raise UsageError(f"stack {name!r} has no files in the cache; `cuda-gains stacks list` shows which do")
 
 
@@ -227,17 +222,17 @@ def _remove(entry: StackEntry) -> bool:
     return cache.remove(entry.name) or was_there
 
 
-def listing(path: Path | None = None) -> list[StackRow]:
+def listing() -> list[StackRow]:
     """Every stack, and whether it can be used without fetching anything."""
     return [
         StackRow(e.name, e.kind, ", ".join(e.requirements or e.pins), "yes" if at_hand(e) else "no")
-        for e in stacks.load_stacks(path).values()
+        for e in stacks.load_stacks().values()
     ]
 
 
-def described(name: str, path: Path | None = None) -> dict[str, str]:
+def described(name: str) -> dict[str, str]:
     """What an entry says, where the stack lies, and what its libraries say when it is here."""
-    entry = stacks.stack(name, path)
+    entry = stacks.stack(name)
     found = {"stack": name, "kind": entry.kind, "requirements": "\n".join(entry.requirements)}
     if entry.base is not None:
         found |= {"base": entry.base.name, "exchanges": entry.library}
@@ -251,7 +246,7 @@ def described(name: str, path: Path | None = None) -> dict[str, str]:
         found["image id"] = environments.require_image(entry)
     elif entry.kind != "here":
         found["folder"] = str(entry.folder or cache.folder(name))
-    answer = observe(entry, path)
+    answer = observe(entry)
     found["python"] = environments.environment(entry).python
     seen = {key.removesuffix(".version"): value for key, value in answer["facts"].items()}
     ours = [f"{key} {value}" for key, value in seen.items() if "." not in key or key == "torch.cuda"]
