@@ -38,22 +38,11 @@ def nvbench(gpu: Gpu, cubin: Cubin, campaign_folder: Path, bench_policy: Policy)
     """What nvbench measures of some works, in one child; asked once."""
     from bench_lib.cross_check import asking
     from bench_lib.device import kernels
+    from bench_lib.running.outcomes import Outcomes
 
-    answers: dict[tuple[str, ...], Found | Exception] = {}
-
-    def measured(*works: str) -> Found:
-        if works not in answers:
-            try:
-                path = kernels.cubin_path(gpu.context, campaign_folder)
-                answers[works] = asking.measure(works, path, bench_policy)
-            except Exception as error:  # of all its cases
-                answers[works] = error
-        answer = answers[works]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return measured
+    answers: Outcomes[Found] = Outcomes()
+    path = kernels.cubin_path(gpu.context, campaign_folder)
+    return lambda *works: answers.of(works, lambda: asking.measure(works, path, bench_policy))
 
 
 def beside(bench: Any, gpu: Gpu, cubin: Cubin, nvbench: Callable[..., Found], works: list[str]) -> None:

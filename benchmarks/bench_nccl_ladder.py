@@ -7,7 +7,6 @@ baseline's file. One rank is enough to see that it works; it moves nothing betwe
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,11 +105,9 @@ def starts(world: World, libraries: list[Loaded]) -> dict[str, Start | Exception
 def of(found: dict[str, Any], name: str) -> Any:
     """What was found for a library, the null's being its original's; raises where that is a fault."""
     from bench_lib.model import NULL_SUFFIX
+    from bench_lib.running.outcomes import given
 
-    one = found[name.removesuffix(NULL_SUFFIX)]
-    if isinstance(one, Exception):
-        raise one
-    return one
+    return given(found[name.removesuffix(NULL_SUFFIX)])
 
 
 @pytest.fixture(scope="module")
@@ -148,24 +145,16 @@ def choices(world: World, good: list[Loaded]) -> Iterator[dict[str, Choices]]:
 def measured(group: Group, good, bench_policy, order_seed) -> Callable[[int, str], dict[str, Series]]:
     """Size and launch -> the series of every library, measured in the same turns; once, also if it fails."""
     from bench_lib.collectives.ladder import in_turns
-    from bench_lib.errors import CudaGainsError
+    from bench_lib.running.outcomes import Outcomes
 
-    @cache
-    def get(nbytes: int, launch: str) -> dict[str, Series] | Exception:
+    outcomes: Outcomes[dict[str, Series]] = Outcomes()
+
+    def measure(nbytes: int, launch: str) -> dict[str, Series]:
         asked = Collective("all_reduce", nbytes, "fp32", group.connected().size, "in", launch)
         turns = QUICK_TURNS if bench_policy.name == "quick" else TURNS
-        try:
-            return in_turns(group, good, asked, turns, order_seed)
-        except (CudaGainsError, MemoryError) as error:
-            return error
+        return in_turns(group, good, asked, turns, order_seed)
 
-    def series(nbytes: int, launch: str) -> dict[str, Series]:
-        found = get(nbytes, launch)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    return series
+    return lambda nbytes, launch: outcomes.of((nbytes, launch), lambda: measure(nbytes, launch))
 
 
 @pytest.mark.core(nbytes=CORE)

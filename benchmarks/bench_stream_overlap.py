@@ -7,7 +7,6 @@ are the control: where they stay under 1.5 times, no copy of this family is meas
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,28 +32,24 @@ def shorter(policy: Policy) -> Policy:
 def passes(gpu, torch, bench_policy: Policy, order_seed: int) -> Callable[[str, str], Mapping[str, Series]]:
     """Series by number of streams of a kind of memory and a direction; the control is measured first."""
     from bench_lib.overlap import copying
+    from bench_lib.running.outcomes import Outcomes
 
     engines = gpu.context.attribute(copying.ASYNC_ENGINE_COUNT)
 
-    @cache
-    def outcome(memory: str, direction: str) -> Mapping[str, Series] | Exception:
-        try:
-            if (memory, direction) != copying.CONTROL:
-                measured(*copying.CONTROL)
-            made = copying.Passes(torch, memory, direction, copying.Size())
-            turns, policy = f"{memory}-{direction}", shorter(bench_policy)
-            found = copying.measured(made, gpu, policy, turns, order_seed, gpu.telemetry)
-            if (memory, direction) == copying.CONTROL:
-                copying.check_control(found, engines)
-            return found
-        except Exception as error:
-            return error
+    outcomes: Outcomes[Mapping[str, Series]] = Outcomes()
+
+    def measure(memory: str, direction: str) -> Mapping[str, Series]:
+        if (memory, direction) != copying.CONTROL:
+            measured(*copying.CONTROL)
+        made = copying.Passes(torch, memory, direction, copying.Size())
+        turns, policy = f"{memory}-{direction}", shorter(bench_policy)
+        found = copying.measured(made, gpu, policy, turns, order_seed, gpu.telemetry)
+        if (memory, direction) == copying.CONTROL:
+            copying.check_control(found, engines)
+        return found
 
     def measured(memory: str, direction: str) -> Mapping[str, Series]:
-        found = outcome(memory, direction)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return outcomes.of((memory, direction), lambda: measure(memory, direction))
 
     return measured
 

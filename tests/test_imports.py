@@ -47,7 +47,7 @@ MEASURING = [
     "thermal", "thermal.wait", "device.gpu_lock", "device.gpu",
     # taking samples
     "timing", "timing.preemption", "timing.timer", "timing.measure", "timing.turns",
-    "running", "running.plain", "running.bench",
+    "running", "running.plain", "running.bench", "running.outcomes",
     # what was measured on
     "identity.machine", "identity.libraries", "identity.probe", "identity.promises", "running.preflight",
     # the work of the families

@@ -8,6 +8,7 @@ from bench_lib.alloc_traces.backends import BACKENDS
 from bench_lib.alloc_traces.memory import CudaMemory
 from bench_lib.model import Series
 from bench_lib.processes.worker import Handler, Worker
+from bench_lib.running.outcomes import Outcomes
 
 Answer = Mapping[str, Series]  # by metric
 
@@ -39,7 +40,7 @@ class Allocators:
         self._workers = {
             name: Worker(make, name, variables=backend.variables) for name, backend in BACKENDS.items()
         }
-        self._answers: dict[Any, Answer | Exception] = {}
+        self._answers: Outcomes[Answer] = Outcomes()
 
     def start(self) -> None:
         """Let all come up side by side: one after another they take seconds each."""
@@ -51,16 +52,8 @@ class Allocators:
 
         Raises CaseTimeout where it takes longer than `seconds`, Unavailable where the backend is not here.
         """
-        asked = (backend, what, *arguments)
-        if asked not in self._answers:
-            try:
-                self._answers[asked] = self._workers[backend].ask((what, *arguments), seconds)
-            except Exception as error:
-                self._answers[asked] = error
-        answer = self._answers[asked]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        request = (what, *arguments)
+        return self._answers.of((backend, *request), lambda: self._workers[backend].ask(request, seconds))
 
     def close(self) -> None:
         """End all processes."""

@@ -10,6 +10,7 @@ from bench_lib.convolution.kernel_names import Ran, profiling_worker
 from bench_lib.convolution.tuning import Tuning
 from bench_lib.model import Policy, Series
 from bench_lib.processes.worker import Handler, Worker
+from bench_lib.running.outcomes import Outcomes
 
 Answer = tuple[Chosen, Series]
 
@@ -23,7 +24,7 @@ class TunedWorkers:
     def __init__(self, device: str, policy: Policy) -> None:
         self._device, self._policy = device, policy
         self._workers: dict[tuple[Any, ...], Worker] = {}
-        self._answers: dict[tuple[Any, ...], Answer | Exception] = {}
+        self._answers: Outcomes[Answer] = Outcomes()
 
     def prepare(self, tunings: Sequence[Tuning], profiling: int) -> None:
         """Bring up side by side what each tuning will be asked in: a timing process, and `profiling` more.
@@ -42,12 +43,12 @@ class TunedWorkers:
     def steady(self, tuning: Tuning, key: Key, seconds: float) -> Answer:
         """The call that chose, and the steady state after it, in the tuning's process."""
         worker = self._worker(timing_worker, tuning)
-        return self._once((tuning, key), lambda: worker.ask(Steady(key, self._policy), seconds))
+        return self._answers.of((tuning, key), lambda: worker.ask(Steady(key, self._policy), seconds))
 
     def walk(self, tuning: Tuning, keys: Sequence[Key], seconds: float) -> Answer:
         """The first walk over several convolutions, and later walks, in a fresh process."""
         request = Walk(tuple(keys), self._policy)
-        return self._once((tuning, request.keys), lambda: self._fresh(tuning, request, seconds))
+        return self._answers.of((tuning, request.keys), lambda: self._fresh(tuning, request, seconds))
 
     def first(self, tuning: Tuning, key: Key, seconds: float) -> Chosen:
         """The first call in a fresh process."""
@@ -81,17 +82,6 @@ class TunedWorkers:
             return worker.ask(request, seconds)
         finally:
             worker.close()
-
-    def _once(self, name: tuple[Any, ...], ask: Callable[[], Answer]) -> Answer:
-        if name not in self._answers:
-            try:
-                self._answers[name] = ask()
-            except Exception as error:
-                self._answers[name] = error
-        answer = self._answers[name]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
 
 
 def payback_batches(off: Answer, on: Answer, batches: int) -> float | None:

@@ -15,6 +15,7 @@ from bench_lib.cublas import library
 from bench_lib.errors import CaseTimeout, Crashed, Hung, NotApplicable, Unavailable
 from bench_lib.module_loading.watch import Step
 from bench_lib.mps.lines import Child
+from bench_lib.running.outcomes import Outcomes
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
 
@@ -38,7 +39,7 @@ class Children:
     stack: StackEntry
     uuid: str
     device: str = "cuda"
-    _known: dict[str, Took | Exception] = field(default_factory=dict)
+    _known: Outcomes[Took] = field(default_factory=Outcomes)
     _read: set[Path] = field(default_factory=set)
 
     def context(self, loading: str, cudart: Path | None) -> Took:
@@ -72,15 +73,7 @@ class Children:
     def _ask(self, loading: str, asked: dict[str, Any]) -> Took:
         asked |= {"loading": loading, "uuid": self.uuid, "device": self.device}
         question = json.dumps(asked)
-        if question not in self._known:
-            try:
-                self._known[question] = _answer(question, loading)
-            except Exception as error:
-                self._known[question] = error
-        answer = self._known[question]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return self._known.of(question, lambda: _answer(question, loading))
 
     def _ahead(self, paths: Iterable[Path]) -> None:
         """Have the files in the page cache: whoever comes first would else be timed with the disk."""

@@ -13,6 +13,7 @@ from bench_lib.ranks.group import Ranks
 from bench_lib.ranks_steps import measuring, trainer
 from bench_lib.ranks_steps.measuring import Key, Outcome, metrics
 from bench_lib.ranks_steps.networks import RESNET50, SMALL, TRANSFORMER, Setup
+from bench_lib.running.outcomes import given
 from bench_lib.stacking import stacks
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ class Found:
         """Give a case its series; raises what it ended with otherwise."""
         bench.over(self.ranks, self.interconnect)
         bench.facts(self.facts)
-        outcome = self.outcomes[strategy, metric]
-        if isinstance(outcome, Exception):
-            raise outcome
-        bench.record(outcome)
+        bench.record(given(self.outcomes[strategy, metric]))
 
 
 def for_device(
