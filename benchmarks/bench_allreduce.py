@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench_lib.collectives.asked import GIB, KIB, MIB, Collective, sizes
-from bench_lib.errors import NotApplicable, Unavailable
+from bench_lib.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,13 +95,14 @@ def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Loade
 def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iterator[Callable[..., Group]]:
     """API and backend -> its ranks, brought up when they are first asked for."""
     from bench_lib.collectives.sweep import Group
+    from bench_lib.torch_packages import need_distributed
 
     made: list[Group] = []
 
     @cache
     def get(api: str, backend: str) -> Group:
         if api == "torch":
-            need_torch(stack, backend)
+            need_distributed(stack, backend)
             device = "cpu" if backend == "gloo" else "cuda"
             made.append(Group(world, device, backend, largest_nbytes=largest(request, api, backend)))
         else:
@@ -119,20 +120,6 @@ def largest(request: pytest.FixtureRequest, api: str, backend: str) -> int:
     of_api = [case.params for case in cases if case and case.params.get("api") == api]
     found = [one["nbytes"] for one in of_api if one["backend"] == backend and "nbytes" in one]
     return max((nbytes for nbytes in found if nbytes not in BIG), default=8)
-
-
-def need_torch(stack: Any, backend: str) -> None:
-    """Import torch in this process, for the run's identity; it brings no CUDA up here."""
-    from bench_lib.stacking import stacks
-
-    if not stacks.holds(stack, "torch"):
-        raise NotApplicable(f"stack {stack.name} holds no torch")
-    try:
-        import torch.distributed as dist
-    except ImportError as error:
-        raise Unavailable(f"torch does not import here: {error}") from None
-    if not dist.is_available() or not getattr(dist, f"is_{backend}_available", lambda: True)():
-        raise Unavailable(f"this torch is built without torch.distributed's {backend}")
 
 
 @pytest.fixture

@@ -37,14 +37,14 @@ CHECKS = (
 @pytest.fixture(scope="module")
 def groups(world, stack, on_gpu: bool) -> Iterator[Callable[[str], Ranks]]:
     """The ranks of a backend, started when they are first asked."""
-    from bench_lib.ranks_steps.cases import need_torch
     from bench_lib.smoke import checking
+    from bench_lib.torch_packages import need_distributed
 
     made: list[Ranks] = []
 
     @cache
     def get(backend: str) -> Ranks:
-        need_torch(stack)
+        need_distributed(stack)
         if backend == "nccl" and not on_gpu:
             raise Unavailable("no GPU: NCCL connects GPUs")
         made.append(checking.group(world, backend))

@@ -36,8 +36,7 @@ def measured(
     request, world, stack, on_gpu: bool, bench_policy, order_seed: int
 ) -> Callable[[Setup], cases.Found]:
     """What was found of a set-up; measured once, all strategies in turns."""
-    cases.need_torch(stack)
-    return cases.once(request, world, on_gpu, bench_policy, order_seed)
+    return cases.once(request, world, stack, on_gpu, bench_policy, order_seed)
 
 
 @pytest.mark.budget(900)  # the case that comes first measures its whole set

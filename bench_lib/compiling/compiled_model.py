@@ -5,7 +5,7 @@ Each of them would compare eager with eager, or time the compiler. torch is hand
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from bench_lib.errors import CudaGainsError, NotApplicable
@@ -41,7 +41,7 @@ class Counts:
 
     def since(self, before: "Counts") -> "Counts":
         """What was done after `before` was counted."""
-        return Counts(*(now - then for now, then in zip(_values(self), _values(before), strict=True)))
+        return Counts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
     def facts(self) -> dict[str, str]:
         """The facts a case stores."""
@@ -49,10 +49,6 @@ class Counts:
             "compile.graphs": str(self.graphs),
             "compile.cache": f"{self.cache_hits} hits, {self.cache_misses} misses",
         }
-
-
-def _values(counts: Counts) -> tuple[int, ...]:
-    return counts.graphs, counts.cache_hits, counts.cache_misses, counts.cudagraph_skips
 
 
 def count(torch: Any) -> Counts:

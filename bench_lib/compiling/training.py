@@ -10,8 +10,9 @@ from typing import Any
 from bench_lib.compiling.compiled_model import EAGER, check_compiled, compiled, count
 from bench_lib.convolution.precision import Precision, autocast, grad_scaler, in_precision
 from bench_lib.convolution.tuning import without_cudnn
-from bench_lib.errors import Unavailable, WrongResult
+from bench_lib.errors import WrongResult
 from bench_lib.timing.turns import Parts
+from bench_lib.torch_packages import resnet50
 
 TRAIN, INFER = "train", "infer"
 NCHW, CHANNELS_LAST = "nchw", "channels_last"
@@ -135,14 +136,8 @@ class Arm:
 
 
 def _network(torch: Any, setup: Setup, device: str) -> Any:
-    try:
-        from torchvision.models import resnet50
-    except ImportError as error:
-        raise Unavailable(
-            f"torchvision does not import here: {error}; install the one of this torch"
-        ) from None
     torch.manual_seed(0)
-    model = resnet50(weights=None)
+    model = resnet50()
     for module in model.modules():
         if hasattr(module, "bn3"):
             torch.nn.init.constant_(module.bn3.weight, _BRANCH_SCALE)

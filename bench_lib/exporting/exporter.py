@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
 from bench_lib.exporting.networks import Subject, warm_up
-from bench_lib.stacking import stacks
+from bench_lib.torch_packages import torch_of
 
 if TYPE_CHECKING:
     from bench_lib.stacking.stacks import StackEntry
@@ -44,7 +44,7 @@ class Exporter:
         naming the package, where something that it needs is not installed.
         """
         self.name, self._folder = name, folder
-        self.torch = _torch(entry)
+        self.torch = torch_of(entry)
         self.facts = _versions(_PACKAGES[name])
         has_switch = "dynamo" in inspect.signature(self.torch.onnx.export).parameters
         if name == DYNAMO and not has_switch:
@@ -77,15 +77,6 @@ class Exporter:
         if self.name == TORCHSCRIPT:
             return {"dynamic_axes": {_INPUT: {0: "batch"}}}
         return {"dynamic_shapes": ({0: self.torch.export.Dim("batch")},)}
-
-
-def _torch(entry: "StackEntry") -> Any:
-    if not stacks.holds(entry, "torch"):
-        raise NotApplicable(f"stack {entry.name} holds no torch")
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise Unavailable(f"torch does not import here: {error}") from None
 
 
 def _versions(packages: tuple[str, ...]) -> Mapping[str, str]:

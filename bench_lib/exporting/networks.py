@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench_lib.errors import Unavailable
+from bench_lib.torch_packages import resnet50
 
 RESNET50, TRANSFORMER = "resnet50", "transformer"
 _SEED = 0
@@ -28,22 +28,12 @@ def network(torch: Any, name: str) -> Subject:
     """
     torch.manual_seed(_SEED)
     if name == RESNET50:
-        return _of(torch, name, _resnet50(), (1, 3, 224, 224))
+        return _of(torch, name, resnet50(), (1, 3, 224, 224))
     nn = torch.nn
     options = {"dropout": 0.0, "batch_first": True, "norm_first": True}
     layer = nn.TransformerEncoderLayer(128, 4, 512, **options)
     encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
     return _of(torch, name, nn.Sequential(encoder, nn.Linear(128, 1000)), (2, 64, 128))
-
-
-def _resnet50() -> Any:
-    try:
-        from torchvision.models import resnet50
-    except ImportError as error:
-        raise Unavailable(
-            f"torchvision does not import here: {error}; install the one of this torch"
-        ) from None
-    return resnet50(weights=None)
 
 
 def _of(torch: Any, name: str, module: Any, shape: tuple[int, ...], dynamic: bool = False) -> Subject:

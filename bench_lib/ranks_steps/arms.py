@@ -54,15 +54,15 @@ class Arm:
     def gradient(self) -> Any:
         """The whole gradient of one pass as one fp32 vector; changes no weight."""
         self._backward()
-        whole = self._torch.cat([_whole(p.grad).float().flatten() for p in self._model.parameters()])
+        flat = self._torch.cat([whole(p.grad).float().flatten() for p in self._model.parameters()])
         self._optimizer.zero_grad(set_to_none=True)
-        return whole
+        return flat
 
     def digest(self) -> str:
         """A hash of the weights' bits: ranks that agree have the same."""
         found = hashlib.sha256()
         for parameter in self._model.parameters():
-            found.update(_whole(parameter.detach()).float().cpu().contiguous().numpy().tobytes())
+            found.update(whole(parameter.detach()).float().cpu().contiguous().numpy().tobytes())
         return found.hexdigest()
 
     def _backward(self) -> None:
@@ -89,8 +89,8 @@ def _together(member: Member, setup: Setup, strategy: str, model: Any) -> Any:
     if strategy in ALONE:
         return model
     torch = member.torch
-    whole = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    options: dict[str, Any] = {"bucket_cap_mb": whole // _MIB + 1} if strategy == ONE_BUCKET else {}
+    nbytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    options: dict[str, Any] = {"bucket_cap_mb": nbytes // _MIB + 1} if strategy == ONE_BUCKET else {}
     if member.device == "cuda":
         options["device_ids"] = [member.local_rank]
     ddp = torch.nn.parallel.DistributedDataParallel(model, **options)
@@ -125,7 +125,7 @@ def _sharded(member: Member, setup: Setup, model: Any, alone: bool) -> Any:
     return model
 
 
-def _whole(tensor: Any) -> Any:
+def whole(tensor: Any) -> Any:
     """A tensor with all its shards."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 

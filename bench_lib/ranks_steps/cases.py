@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bench_lib.compiling.executions import told
 from bench_lib.convolution.precision import Precision
-from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
+from bench_lib.errors import CudaGainsError
 from bench_lib.model import Policy
 from bench_lib.ranks.group import Ranks
 from bench_lib.ranks_steps import measuring, trainer
 from bench_lib.ranks_steps.measuring import Key, Outcome, metrics
 from bench_lib.ranks_steps.networks import RESNET50, SMALL, TRANSFORMER, Setup
 from bench_lib.running.outcomes import given
-from bench_lib.stacking import stacks
+from bench_lib.torch_packages import need_distributed
 
 if TYPE_CHECKING:
     import pytest
@@ -54,25 +54,16 @@ def for_device(
     metafunc.parametrize(("strategy", "metric"), [key for one in strategies for key in metrics(one)])
 
 
-def need_torch(stack: "StackEntry") -> None:
-    """Import torch in this process, so that the run's identity names it; it brings no CUDA up here.
-
-    Raises NotApplicable where the stack holds none, Unavailable where it cannot train over ranks.
-    """
-    if not stacks.holds(stack, "torch"):
-        raise NotApplicable(f"stack {stack.name} holds no torch")
-    try:
-        import torch.distributed
-    except ImportError as error:
-        raise Unavailable(f"torch does not import here: {error}") from None
-    if not torch.distributed.is_available():
-        raise Unavailable("this torch is built without torch.distributed")
-
-
 def once(
-    request: "pytest.FixtureRequest", world: "World", on_gpu: bool, policy: Policy, seed: int
+    request: "pytest.FixtureRequest",
+    world: "World",
+    stack: "StackEntry",
+    on_gpu: bool,
+    policy: Policy,
+    seed: int,
 ) -> Callable[[Setup], Found]:
     """A set-up -> what was found of it: measured when it is first asked for, all strategies in turns."""
+    need_distributed(stack)
     device, strategies = "cuda" if on_gpu else "cpu", _selected(request)
     return cache(lambda setup: measure(world, device, setup, strategies, policy, seed))
 

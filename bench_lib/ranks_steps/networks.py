@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench_lib.convolution.precision import Precision
-from bench_lib.errors import Unavailable
+from bench_lib.torch_packages import resnet50
 
 RESNET50, TRANSFORMER, SMALL = "resnet50", "transformer", "small"
 _SEED, _CLASSES, _IMAGE = 0, 1000, (3, 224, 224)
@@ -45,14 +45,8 @@ def network(torch: Any, setup: Setup, device: str) -> Any:
     torch.manual_seed(_SEED)
     if setup.network != RESNET50:
         return _transformer(torch, SHAPES[setup.network]).to(device).train()
-    try:
-        from torchvision.models import resnet50
-    except ImportError as error:
-        raise Unavailable(
-            f"torchvision does not import here: {error}; install the one of this torch"
-        ) from None
     layout = torch.contiguous_format if setup.sharded else torch.channels_last  # fully_shard takes no other
-    return resnet50(weights=None).to(device=device, memory_format=layout).train()
+    return resnet50().to(device=device, memory_format=layout).train()
 
 
 def _transformer(torch: Any, shape: Shape) -> Any:

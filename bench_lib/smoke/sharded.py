@@ -10,6 +10,7 @@ from typing import Any
 
 from bench_lib.errors import NotApplicable, WrongResult
 from bench_lib.ranks.member import Member
+from bench_lib.ranks_steps.arms import whole
 
 TOLERANCE = 1e-5  # of the largest value, in fp32: sums over ranks are taken in another order
 _ROWS, _INNER, _COLUMNS = 13, 8, 10  # the first is no multiple of most numbers of ranks
@@ -35,11 +36,6 @@ def mesh(member: Member) -> Any:
             f"torch {member.torch.__version__} has no device mesh; 2.2 or newer has"
         ) from None
     return init_device_mesh(member.device, (member.size,))
-
-
-def whole(tensor: Any) -> Any:
-    """A tensor with all its shards."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def differ(what: str, found: Any, expected: Any, tolerance: float = 0.0) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from bench_lib.convolution.precision import Precision
 from bench_lib.errors import NotApplicable, WrongResult
 from bench_lib.ranks.member import Member
-from bench_lib.ranks_steps.arms import FULLY_SHARD
+from bench_lib.ranks_steps.arms import FULLY_SHARD, whole
 from bench_lib.ranks_steps.measuring import tolerance
 from bench_lib.ranks_steps.networks import SMALL, Setup
 from bench_lib.ranks_steps.trainer import Build, Trainer
-from bench_lib.smoke.sharded import differ, mesh, seeded, whole
+from bench_lib.smoke.sharded import differ, mesh, seeded
 
 _STEPS, _TOLERANCE = 3, 1e-4
 _WIDTH, _BATCH = 12, 4
