@@ -89,6 +89,10 @@ class Flag(StrEnum):
     PREEMPTED = "preempted"  # the host thread lost its core inside a host-timed sample
 
 
+# A warning of a case: what it measured is the CPU as well.
+HOST_BOUND = "the host queued the work no faster than the device did it: a faster CPU would show less time"
+
+
 def join_flags(flags: "list[Flag] | tuple[Flag, ...]") -> str:
     """The stored form of a sample's flags: names joined by "+", empty when there are none."""
     return "+".join(flags)
@@ -268,6 +272,17 @@ class CaseChange:
 
 
 @dataclass(frozen=True)
+class MachineSpread:
+    """A case whose ratio differs between two machines of one GPU model by more than its margin."""
+
+    case_id: str
+    low: float  # the mean ratio on the machine that gains more, and the pairs measured there
+    low_n: int
+    high: float  # the same on the other
+    high_n: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Two sides compared: what differs, the canaries, then the cases sorted by effect."""
 
@@ -284,6 +299,7 @@ class Comparison:
     quantities: tuple[CaseChange, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()  # (case or file, why)
     notes: tuple[str, ...] = ()
+    machines_differ: tuple[MachineSpread, ...] = ()  # whole steps first, then the widest
 
     def counts(self) -> dict[Change, int]:
         """Cases by change; canaries and quantities are not counted."""

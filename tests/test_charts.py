@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from bench_lib.comparing import compare, sides, store
-from bench_lib.drawing import canvas, charts, launch_chart
+from bench_lib.drawing import canvas, case_names, charts, launch_chart
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, CaseChange, Change, Comparison
 
@@ -288,9 +288,38 @@ def test_a_contrast_has_both_values_in_every_run(results):
     side = sides.resolve(None, "ladder", results)
     figure = charts.run_order(compare.contrast(side, "runtime", "11.8", "12.4"), side.data)
     for axes in figure.axes:
-        assert [line.get_label() for line in axes.get_lines()] == ["runtime=11.8", "runtime=12.4"]
+        assert [line.get_label() for line in axes.get_lines()] == ["CUDA runtime 11.8", "CUDA runtime 12.4"]
         assert [sorted(line.get_xdata()) for line in axes.get_lines()] == [[1, 2, 3, 4]] * 2
     assert_readable(figure)
+
+
+def test_where_the_machine_changes_in_the_order_of_time_is_drawn(tmp_path):
+    for seed, gpu in enumerate(("GPU-1", "GPU-2")):
+        machine = synthetic.Machine(gpu_uuid=gpu)
+        more = {"measured": synthetic.cases(1), "rounds": 2, "seed": seed, "samples": 3, "null": False}
+        synthetic.write_campaign(tmp_path, "two", {"old": 1.0, "new": 1.0}, machine=machine, **more)
+    a, b = sides.pair("old", "new", "two", tmp_path)
+    data = sides.joined(a, b)
+    at = data.runs.sort_values("started_at")["gpu_uuid"].to_list()
+    figure = charts.run_order(compare.compare(a, b), data)
+    lines = [line.get_xdata()[0] for line in figure.axes[0].get_lines() if line.get_linestyle() == ":"]
+    assert lines == [i + 0.5 for i in range(1, len(at)) if at[i - 1] != at[i]]
+    assert lines
+    assert "dotted: another machine" in figure.legends[0].get_title().get_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("m/copy[nbytes=67108864,way=a]", "m/copy[nbytes=64 MiB,way=a]"),
+        ("m/copy[nbytes=1073741824]", "m/copy[nbytes=1 GiB]"),
+        ("m/copy[nbytes=67108865]", "m/copy[nbytes=67108865]"),
+        ("m/copy[nbytes=8]", "m/copy[nbytes=8]"),
+        ("m/copy[nbytes=0]", "m/copy[nbytes=0]"),
+    ],
+)
+def test_bytes_have_a_unit_where_that_says_the_same(name, shown):
+    assert case_names.in_units(name) == shown
 
 
 def test_arms_of_several_campaigns_are_told_apart_and_sides_by_their_names():

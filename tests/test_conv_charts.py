@@ -161,7 +161,7 @@ def test_what_tuning_gives_and_costs_by_shape_where_it_loses_too(tmp_path):
     assert len(intervals(figure, 0)) == 3
     assert costs[f"Forward; {SHAPE}: {form}: the call that tunes"] == pytest.approx(0.2, rel=0.03)
     assert costs[f"Forward; {SHAPE}: {form}: first call of a process, off"] == pytest.approx(0.01, rel=0.03)
-    assert costs[f"{path}: {form}: cudnnFind"] == pytest.approx(0.05, rel=0.03)
+    assert costs[f"{path}: {form}: cudnnFind, which tries all"] == pytest.approx(0.05, rel=0.03)
     assert len(costs) == 6
     assert "slower beyond the margin in 1 of 2 cases" in in_one_line(figure)
     assert_readable(figure)

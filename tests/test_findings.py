@@ -10,6 +10,8 @@ from bench_lib.claims import judged, pages
 from bench_lib.comparing import compare, sides
 from bench_lib.drawing.family_data import medians, of_family
 from bench_lib.model import Change
+from bench_lib.pages import page, report
+from bench_lib.pages.report import Subject
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -195,6 +197,27 @@ def test_compiling_gains_less_where_the_host_is_the_limit(memory_compile):
     assert f"gained nothing ({1 / small.ratio:.2f}, one process)" in README
     shares = values_of(memory_compile, "compile_resnet50", "host_share", batch=32)
     assert min(shares.values()) > 0.95
+
+
+def test_the_report_on_compiling_opens_with_whole_steps_and_with_machines_that_differ(memory_compile):
+    comparison = compare.contrast(memory_compile, "execution", "eager", "compiled")
+    subject = Subject(comparison, memory_compile.data)
+    assert subject.title == "torch.compile against eager, one H200"
+    said = [page.letters(one) for one in report.first_screen(subject).blocks[3].items]
+    step = "resnet50 step (batch 128, channels_last, {}, bf16-autocast) with"
+    assert said[1].startswith(f"Of these the biggest gain is {step.format('infer')}")
+    assert step.format("train") in said[1]
+    assert "no case is shown to be slower" in said[1]
+    assert "parts of a step" in said[2]
+    first, second = re.findall(r"(\d+) % less time on (?:one|another) \(5 runs\)", said[3])
+    on_machine = (
+        of_one_machine(memory_compile, one) for one in memory_compile.data.runs["gpu_uuid"].unique()
+    )
+    ratios = sorted(compiled_step(one, mode="train", batch=128).ratio for one in on_machine)
+    assert [first, second] == [f"{100 * (1 - ratio):.0f}" for ratio in ratios]
+    page_text = " ".join((ROOT / "docs/statistics.md").read_text().split())
+    assert f"takes {first} % off a training step on one machine and {second} % on the other" in page_text
+    assert "faster CPU would show less time" in page.letters(report.first_screen(subject).blocks[4])
 
 
 def values_of(side, family, unit="seconds", **params):

@@ -12,12 +12,13 @@ from markdown_it import MarkdownIt
 
 from bench_lib.comparing import compare, sides, store
 from bench_lib.comparing.store import Data
+from bench_lib.comparing.verdicts import effect_text
 from bench_lib.errors import UsageError
-from bench_lib.model import Change, Comparison, Flag, Status
+from bench_lib.model import CaseChange, Change, Comparison, Flag, Status
 from bench_lib.pages import page, report
 from bench_lib.pages.page import Bullets, Code, Section, Table
 from bench_lib.pages.report import Subject
-from bench_lib.sections import answer, metrics
+from bench_lib.sections import answer, losses, metrics
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "<script>alert(1)</script>|`x` **b** [a](http://e.example) &lt; $y$ @who #1 ![i](j)\n# no\n| a |"
@@ -89,10 +90,11 @@ def test_the_answer_is_three_sentences(results, written):
     assert (gain.change, loss.change) == (Change.FASTER, Change.SLOWER)
     text = visible(section(written.read_text(), "The answer"))
     assert "What changes from old to new?" in text
-    assert "4 cases were compared: 1 faster, 1 slower, 2 same. " in text
-    assert f"the biggest gain is {gain.case_id} with" in text
+    assert "Baseline old, candidate new." in text
+    assert "4 cases were compared: 1 faster, 1 slower, 2 same.\n" in text
+    assert "the biggest gain is launch op submit (size 1) with" in text
     assert f"ratio {gain.ratio:.3f} [{gain.low:.3f}, {gain.high:.3f}], and the biggest loss is" in text
-    assert f"{loss.case_id} with" in text
+    assert "launch op submit (size 2) with" in text
     assert "None of the 2 canaries moved. What differs: cudart 11.8 -> 12.4." in text
     assert "12 runs; NVIDIA H200; 2023-11-14 22:" in text
 
@@ -152,6 +154,57 @@ def test_every_metric_of_a_benchmark_file_is_defined(family):
     found = metrics_of(ROOT / "benchmarks" / f"bench_{family}.py")
     assert found or family == "canary"
     assert found <= set(metrics.METRICS)
+
+
+def test_every_family_that_ships_says_what_it_asks():
+    families = {path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py")}
+    assert families <= set(metrics.FAMILIES)
+
+
+def test_a_contrast_tells_nothing_of_families_without_its_parameter(tmp_path):
+    (case,) = synthetic.cases(1)
+    for number in range(3):
+        measured = [
+            synthetic.measurement(
+                synthetic.SyntheticCase(synthetic.Case("conv", "op", {"mode": mode})), [2e-4] * 5
+            )
+            for mode in ("off", "on")
+        ]
+        measured.append(synthetic.measurement(case, [1e-4] * 20, flags=[Flag.PREEMPTED, *[""] * 19]))
+        info = synthetic.run_info("demo", "here", run_id=f"r{number}")
+        synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), measured)
+    side = sides.resolve(None, "demo", tmp_path)
+    made = report.sections(Subject(compare.contrast(side, "mode", "off", "on"), side.data))
+    text = visible(page.markdown("t", made))
+    assert "flagged" not in section(page.markdown("t", made), "The answer")
+    assert case.case.case_id not in text
+
+
+def test_what_ended_otherwise_is_not_told_again_as_left_out():
+    entries = [
+        ("a", "old: skipped: no two runtimes (3 runs)"),
+        ("b", "new: not measured"),
+        ("c", "x: crashed: -11"),
+    ]
+    assert losses.left_out(entries) == {"new: not measured": ["b"]}
+
+
+def test_a_difference_that_no_digit_can_show_is_none():
+    row = CaseChange("a", "f", "o", {}, "time", Change.UNCLEAR, "")
+    ratios = {1.000002: "under 0.01 % more time", 0.999999: "under 0.01 % less time", 1.0: "0 % more time"}
+    assert {ratio: effect_text(dataclasses.replace(row, ratio=ratio)) for ratio in ratios} == ratios
+
+
+def test_warnings_that_differ_in_their_numbers_are_one():
+    left = [
+        f"it left {gib} GiB of {what} memory"
+        for gib, what in ((0.6, "device"), (1.7, "device"), (2.0, "host"))
+    ]
+    assert [losses.alike(left[:2]), losses.alike(left[2:]), losses.alike(["none"])] == [
+        "it left 0.6 to 1.7 GiB of device memory",
+        "it left 2.0 GiB of host memory",
+        "none",
+    ]
 
 
 def test_nothing_in_the_results_becomes_markup(results, written):
@@ -277,7 +330,8 @@ def test_a_contrast_is_reported_with_the_same_sections(tmp_path, results):
     side = sides.resolve("old", "demo", results)
     made = compare.contrast(side, "size", "4", "8")
     text = report.write(Subject(made, side.data), tmp_path).read_text()
-    assert text.startswith("# size=8 against size=4\n")
+    assert text.startswith("# size 8 against 4, one H200\n")
+    assert "Baseline `size=4`, candidate `size=8`." in text
     assert "Both sides were measured inside each run" in section(text, "The answer")
     assert "`launch/op[metric=submit]`" in section(text, "Cases")
     assert "|  | old |" in section(text, "Appendix: identities")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from bench_lib.device.telemetry import Reading
-from bench_lib.model import Policy, Timing
-from bench_lib.timing.turns import HOST_BOUND, HostClock, block, in_turns
+from bench_lib.model import HOST_BOUND, Policy, Timing
+from bench_lib.timing.turns import HostClock, block, in_turns
 
 POLICY = Policy("test", samples=12, budget_seconds=60.0, min_samples=5, max_warmup_seconds=0.0)
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bench_lib.comparing import calibrate
+from bench_lib.comparing import calibrate, machines
 from bench_lib.comparing.contrast import contrast as contrast
 from bench_lib.comparing.differences import attribution, differences
 from bench_lib.comparing.implementations import bits, explained
@@ -42,6 +42,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
     matched = _matched(a, b, measured, pairing, turns)
     groups = grouped(matched.rows, pairing)
     found = differences(runs_a, runs_b)
+    differ = machines.spreads(groups.cases, runs_a)
     return Comparison(
         baseline=a.label,
         candidate=b.label,
@@ -52,7 +53,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
         attribution=attribution(found),
         canaries=groups.canaries,
         canaries_moved=bool(groups.moved),
-        cases=explained(groups.cases, a.data.cases, b.data.cases),
+        cases=explained(machines.told(groups.cases, differ), a.data.cases, b.data.cases),
         quantities=groups.quantities,
         left_out=(
             *dict.fromkeys([*a.data.skipped, *b.data.skipped]),
@@ -67,6 +68,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
             *_against_itself(a, b, measured[0]),
             *bits(a.data.cases, b.data.cases),
         ),
+        machines_differ=differ,
     )
 
 

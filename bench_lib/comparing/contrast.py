@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench_lib.comparing import calibrate
+from bench_lib.comparing import calibrate, machines
 from bench_lib.comparing.matching import match, other_margins
 from bench_lib.comparing.replicates import SECONDS, Replicates, params_of, replicates
 from bench_lib.comparing.sampled import Blocks
@@ -37,6 +37,7 @@ def contrast(
             "and the same other parameters; choose another pair"
         )
     groups = grouped(matched.rows, Pairing.RUNS)
+    differ = machines.spreads(groups.cases, side.data.runs)
     return Comparison(
         baseline=labels[0],
         candidate=labels[1],
@@ -47,7 +48,7 @@ def contrast(
         attribution=f"{parameter} {baseline} -> {candidate}, inside each run of {side.label}",
         canaries=groups.canaries,
         canaries_moved=bool(groups.moved),
-        cases=groups.cases,
+        cases=machines.told(groups.cases, differ),
         quantities=groups.quantities,
         left_out=(*side.data.skipped, *matched.left_out),
         notes=(
@@ -55,6 +56,7 @@ def contrast(
             *other_margins(a, b),
             *_against_itself(side, found, parameter, (baseline, candidate)),
         ),
+        machines_differ=differ,
     )
 
 

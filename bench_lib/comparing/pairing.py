@@ -147,6 +147,11 @@ def _most_used(sizes: "pd.Series[int]", values: pd.DataFrame) -> "pd.Series[int]
     return values["number"].map(ranked.drop_duplicates("number", keep="last").set_index("number")["key"])
 
 
+def _were(what: str, n: int) -> str:
+    """`pairs were`; of one `pair was`."""
+    return f"{what} were" if n > 1 else f"{what.replace('s', '', 1)} was"
+
+
 def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
     if others.empty:
         return []
@@ -155,7 +160,7 @@ def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
     return [
         (
             case_id,
-            f"{n} {what} were measured otherwise (policy {policy}, timing {timing}{gpu and f', {gpu}'})",
+            f"{n} {_were(what, n)} measured otherwise (policy {policy}, timing {timing}{gpu and f', {gpu}'})",
         )
         for case_id, policy, timing, gpu, n in times.itertuples(index=False)
     ]

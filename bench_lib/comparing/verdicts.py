@@ -163,6 +163,8 @@ def effect_text(change: CaseChange) -> str:
         times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
         return f"{times} times the " + ("time" if change.unit == SECONDS else "value")
     percent = 100 * abs(1 - ratio)
+    if 0 < percent < 0.01:
+        return f"under 0.01 % {less if ratio < 1 else more}"
     return (
         f"{percent:.0f} % {less if ratio < 1 else more}"
         if percent >= 10

@@ -24,6 +24,7 @@ from bench_lib.drawing.canvas import (
     text_inches,
     title,
 )
+from bench_lib.drawing.case_names import in_units
 
 MOST_PANELS = 6
 _WHOLE = "#333333"
@@ -94,7 +95,7 @@ def _panel(axes: Axes, line: Line, names: Sequence[str]) -> None:
     axes.set_ylim(foot - 0.6, 0.6)
     axes.spines["left"].set_visible(False)
     _scale(axes, line)
-    subtitle(axes, [f"Geometric mean over {line.name}" if line.cases > 1 else line.name], 60)
+    subtitle(axes, [f"Geometric mean over {line.name}" if line.cases > 1 else in_units(line.name)], 60)
 
 
 def _bar(axes: Axes, y: float, start: float, ratio: Ratio, colour: str) -> None:

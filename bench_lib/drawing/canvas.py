@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 from bench_lib.model import CaseChange, Change
 
@@ -67,8 +67,10 @@ def new_figure(width: float, height: float) -> Figure:
 
 def title(figure: Figure, text: str) -> None:
     """What the chart shows, in bold over the whole figure, in as many lines as it needs."""
-    columns = int(figure.get_figwidth() * 72 / 8.4)
-    figure.suptitle(fill(text, columns), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    size, weight = 11.5, "bold"
+    lines = text_inches([shown(text, 400)], size, weight) / (0.97 * figure.get_figwidth())
+    columns = int(len(text) / max(lines, 1.0)) - (lines > 1)
+    figure.suptitle(fill(text, columns), x=0.01, ha="left", fontsize=size, fontweight=weight)
 
 
 def subtitle(axes: Axes, sentences: Sequence[str], columns: int) -> None:
@@ -85,10 +87,10 @@ class _Wrapper(textwrap.TextWrapper):
     wordsep_re = re.compile(r"(\s+|(?<=[,\[/])(?=[A-Za-z]))")
 
 
-def text_inches(texts: Iterable[str]) -> float:
-    """The width in inches of the widest of some lines; call inside STYLE."""
-    font = get_font(findfont(FONT))
-    font.set_size(STYLE["font.size"], 72)
+def text_inches(texts: Iterable[str], size: float = 9, weight: str = "normal") -> float:
+    """The width in inches of the widest of some lines at a size in points; call inside STYLE."""
+    font = get_font(findfont(FontProperties(family=FONT, weight=weight)))
+    font.set_size(size, 72)
     widths = []
     for text in set(texts):
         font.set_text(text)

@@ -5,6 +5,7 @@ Nothing here computes statistics: ratios and intervals are those of the comparis
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import matplotlib
 import pandas as pd
@@ -14,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from bench_lib.comparing import machines, titles
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing.canvas import (
@@ -31,13 +33,14 @@ from bench_lib.drawing.canvas import (
     text_inches,
     title,
 )
-from bench_lib.drawing.case_names import labels
+from bench_lib.drawing.case_names import in_units, labels
 from bench_lib.drawing.runtimes import run_medians
 from bench_lib.model import Case, CaseChange, Change, Comparison
 from bench_lib.units import seconds_text
 
 MOST_ROWS = 60  # of a forest plot: more cannot be read on a page
 MOST_PANELS = 6  # of a run-order plot
+MOST_CHANGES = 6  # of the machine, drawn in it
 
 
 @matplotlib.rc_context(STYLE)
@@ -74,7 +77,7 @@ def counts_text(comparison: Comparison) -> str:
 
 
 def _sides(comparison: Comparison) -> str:
-    return f"{shown(comparison.candidate, 40)} against {shown(comparison.baseline, 40)}"
+    return shown(titles.against(comparison), 100)
 
 
 def _chosen(cases: Sequence[CaseChange]) -> tuple[list[CaseChange], list[str]]:
@@ -192,8 +195,11 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
     figure = new_figure(11.5, 1.5 + 2.3 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).ravel()
     marks: dict[str, Line2D] = {}
+    moved = _machine_changes(data, order)
     for axes, row in zip(panels, chosen, strict=False):
         _run_order_panel(axes, row, _series(comparison, row, values), order, marks)
+        for at in moved:
+            axes.axvline(at, color=GREY, linewidth=0.9, linestyle=":", zorder=0.6)
     for axes in panels[len(chosen) :]:
         axes.remove()
     for axes in panels[max(len(chosen) - 2, 0) : len(chosen)]:
@@ -204,9 +210,17 @@ def run_order(comparison: Comparison, data: Data) -> Figure:
         handles=[*marks.values(), band],
         loc="outside lower center",
         ncols=6,
-        title=f"one dot a run; {time_span(data)}",
+        title=f"one dot a run; {time_span(data)}" + ("; dotted: another machine" if moved else ""),
     )
     return figure
+
+
+def _machine_changes(data: Data, order: dict[str, int]) -> list[float]:
+    """Between which runs the machine changes; none where it does so too often to be drawn."""
+    machine = machines.of_runs(data.runs)
+    runs = sorted(order, key=lambda run: order[run])
+    changes = [order[a] + 0.5 for a, b in pairwise(runs) if machine[a] != machine[b]]
+    return changes if len(changes) <= MOST_CHANGES else []
 
 
 def _series(comparison: Comparison, row: CaseChange, values: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -216,7 +230,7 @@ def _series(comparison: Comparison, row: CaseChange, values: pd.DataFrame) -> di
         for label in (comparison.baseline, comparison.candidate):
             name, _, value = label.partition("=")
             case = Case(row.family, row.op, {**row.params, name: value})
-            found[label] = values[values["case_id"] == case.case_id]
+            found[titles.side(comparison, label)] = values[values["case_id"] == case.case_id]
         return found
     return {
         label: found[found["case_id"] == row.case_id]
@@ -248,17 +262,18 @@ def _run_order_panel(
     low, high = (row.baseline or 0) / (1 + row.margin), (row.baseline or 0) * (1 + row.margin)
     axes.axhspan(low, high, color=BAND, zorder=0.5)
     for i, (label, found) in enumerate(series.items()):
+        size = 4.5 if i else 6.5  # of two dots in one place both are seen
         at = found["run_id"].map(order).to_numpy()
         (marks[label],) = axes.plot(
             at,
             found["value"].to_numpy(),
             color=COLOURS[i % len(COLOURS)],
             marker=MARKERS[i % len(MARKERS)],
-            markersize=4.5,
+            markersize=size,
             linewidth=0,
             label=shown(label, 40),
         )
-    axes.set_title(f"{fill(row.case_id, 60)}\n{interval_text(row)}", fontsize=8.5)
+    axes.set_title(f"{fill(in_units(row.case_id), 60)}\n{interval_text(row)}", fontsize=8.5)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))

@@ -165,8 +165,8 @@ def compile_first_step(data: Data) -> Figure:
         raise UsageError("no first step was measured; measure compile_resnet50 without --quick")
     paid = [_paid(one) for one in found if one.unit == "payback_steps"]
     paid += _never(family, {(point.line, point.series) for point in paid})
-    places = Places(_ordered(firsts), [firsts, paid], 0.62)
-    figure, (left, right) = panels(places, 9.6, [1.2, 1])
+    places = Places(_ordered(firsts), [firsts, paid], 0.8)
+    figure, (left, right) = panels(places, 9.6, [1.2, 1], room=2.6)
     places.draw(left, firsts, FIRST_LOOKS)
     claimed = _is_claimed(data)
     log_axis(left, firsts, CLAIMED_FIRST_SECONDS if claimed else (), seconds_text)

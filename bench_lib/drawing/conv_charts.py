@@ -43,6 +43,7 @@ PRECISIONS: Looks = {
 }
 CONVOLUTIONS = {"forward": "One convolution, forward", "training": "One convolution, forward and backward"}
 STEPS = "A training step: forward, backward, SGD"
+SHAPES = "Shapes: kernel, channels in, channels out, image."
 
 
 @matplotlib.rc_context(STYLE)
@@ -68,11 +69,11 @@ def precision_speed_up(data: Data) -> Figure:
     places = Places(lines, [gains, counted], 0.2)
     figure, (left, right) = panels(places, 9.2, [1.15, 1])
     places.draw(left, gains, known)
-    gain_axis(left, gains, "fp32")
+    gain_axis(left, gains, "IEEE fp32")
     beyond = _share_panel(right, places, counted, known, label)
     title(figure, _precision_title(rows))
     n = [row.n for changes in rows.values() for row in changes if row.ratio]
-    how = "Speed-up over IEEE fp32 of the same layout."
+    how = f"Speed-up over IEEE fp32 of the same layout. {SHAPES}"
     subtitle(left, [how, runs_text(n), failed_text(family)], 62)
     subtitle(right, [where_text(data, "torch", "cudnn"), batch_text(family), beyond], 56)
     figure.legend(
@@ -158,8 +159,8 @@ CALLS = {  # (op, metric, benchmark, unit) -> what the call is, its marker, and 
     ("tuning", "tuning", "on", SECONDS): ("the call that tunes", "o", True),
     ("first_call", "first", "on", SECONDS): ("first call of a process, on", ">", False),
     ("first_call", "first", "off", SECONDS): ("first call of a process, off", "<", False),
-    ("choice_by_path", "tuning", "on", SECONDS): ("cudnnFind", "s", True),
-    ("choice_by_path", "tuning", "off", SECONDS): ("cudnnGet", "s", False),
+    ("choice_by_path", "tuning", "on", SECONDS): ("cudnnFind, which tries all", "s", True),
+    ("choice_by_path", "tuning", "off", SECONDS): ("cudnnGet, the heuristic", "s", False),
 }
 
 
@@ -184,11 +185,12 @@ def tuning(data: Data) -> Figure:
     places = Places(lines, [gains, costs], 0.24)
     figure, (left, right) = panels(places, 9.6, [1, 1])
     places.draw(left, gains, {form: Look(colour, "o") for form, colour in forms.items()})
-    gain_axis(left, gains, "off")
+    gain_axis(left, gains, "with it off")
     _cost_panel(right, places, costs, forms)
     title(figure, _tuning_title(rows))
     n = [row.n for row in rows]
-    subtitle(left, ["Steady state with cudnn.benchmark on over off.", runs_text(n), failed_text(family)], 62)
+    how = f"Steady state with cudnn.benchmark on over off. {SHAPES}"
+    subtitle(left, [how, runs_text(n), failed_text(family)], 62)
     subtitle(
         right,
         ["What the choice costs, once a shape and process.", where_text(data, "cudnn"), batch_text(family)],
@@ -228,7 +230,7 @@ def _cost_panel(axes: Axes, places: Places, costs: Sequence[Point], forms: Mappi
     places.draw(axes, costs, looks)
     if costs:
         log_axis(axes, costs, text=seconds_text)
-    axes.set_xlabel("seconds of one call (log scale)")
+    axes.set_xlabel("time of one call (log scale)")
 
 
 def _tuning_legend(figure: Figure, forms: Mapping[str, str], costs: Sequence[Point]) -> None:

@@ -157,15 +157,20 @@ def gain(row: CaseChange, series: str, line: Line, said: bool = False) -> Point:
 
 
 def gain_axis(axes: Axes, points: Iterable[Point], baseline: str, include: Iterable[float] = ()) -> None:
-    """The x axis of speed-ups over a baseline, with a line at 1."""
+    """The x axis of speed-ups over a baseline, which is named in words, with a line at 1."""
     log_axis(axes, points, [0.95, 1.1, *include])
     axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
-    axes.set_xlabel(f"← slower      {baseline} seconds / seconds (log scale)      faster →")
+    axes.set_xlabel(f"← slower      times as fast as {baseline} (log scale)      faster →")
 
 
-def panels(places: Places, width: float, ratios: Sequence[float]) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with as many panels side by side, this wide in all, the lines named at the left."""
-    figure = new_figure(width + max(1.0, text_inches(places.names())), 2.0 + places.inches)
+def panels(
+    places: Places, width: float, ratios: Sequence[float], room: float = 2.0
+) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with as many panels side by side, this wide in all, the lines named at the left.
+
+    `room`: the inches that titles, axes and legend take above and below the panels.
+    """
+    figure = new_figure(width + max(1.0, text_inches(places.names())), room + places.inches)
     axes = figure.subplots(1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios)[0]
     for one in axes:
         places.prepare(one)

@@ -1,5 +1,6 @@
 """What a command line asked for in, the subject of a report out."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +22,11 @@ def reported(
     contrast: str | None,
     check: str | None = None,
     known: Known | None = None,
+    question: str = "",
 ) -> Subject:
     """Two sides, a contrast or a bridge compared, with all of its campaign and the claims judged on it.
 
+    `question`: what the report answers, in words of its own.
     `known` keeps the campaigns for the next report. Raises UsageError as `asked.compared` and
     `asked.bridged` do.
     """
@@ -35,12 +38,20 @@ def reported(
         bridge = None
         comparison, data = asked.compared(names, campaign, results, contrast)
     of_a_file = any(name.endswith(".json") for name in names)
+    command = _command(names, campaign, contrast, check)
     if of_a_file or comparison.campaign not in sides.campaigns(results.folder):
-        return Subject(comparison, data, bridge=bridge)
+        return Subject(comparison, data, bridge=bridge, question=question, command=command)
     known, name = {} if known is None else known, comparison.campaign
     if name not in known:
         known[name] = Campaign(results.campaign(name), *_claims(results, name))
-    return Subject(comparison, data, known[name], bridge)
+    return Subject(comparison, data, known[name], bridge, question, command)
+
+
+def _command(names: Sequence[str], campaign: str | None, contrast: str | None, check: str | None) -> str:
+    """What makes this report, where the results lie in the folder that is looked into by default."""
+    options = (("--campaign", campaign), ("--contrast", contrast), ("--check", check))
+    words = [*names, *(word for name, value in options if value for word in (name, value))]
+    return shlex.join(["cuda-gains", "report", *words])
 
 
 def _claims(results: Results, campaign: str) -> tuple[Verdicts | None, str]:

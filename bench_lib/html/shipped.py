@@ -72,9 +72,9 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
 
 
 def _write_one(one: Listed, results: Results, out: Path, known: asking.Known) -> Subject:
-    subject = asking.reported(one.sides, one.campaign, results, one.contrast, one.check, known)
-    title, sections = subject.title, report.sections(subject)
-    writer.write(title, sections, out / f"{one.name}.html", one.question, INDEX)
+    asked = (one.sides, one.campaign, results, one.contrast, one.check)
+    subject = asking.reported(*asked, known, one.question)
+    writer.write(subject.title, report.sections(subject), out / f"{one.name}.html", INDEX)
     return subject
 
 

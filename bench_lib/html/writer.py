@@ -22,12 +22,12 @@ from bench_lib.pages.page import Chart, Inline, Number, Place, Section, letters,
 _BREAKS = re.compile(r"(?<=[,\[/])(?=.)")  # where a case's name may go on in the next line
 
 
-def write(title: str, sections: Sequence[Section], out: Path, question: str = "", index: str = "") -> Path:
+def write(title: str, sections: Sequence[Section], out: Path, index: str = "") -> Path:
     """Write the page to the file `out`, its folder made where there is none; returns `out`. See `page`.
 
     Raises UsageError where `out` is a folder.
     """
-    return write_text(page(title, sections, question, index), out)
+    return write_text(page(title, sections, index), out)
 
 
 def write_text(text: str, out: Path) -> Path:
@@ -39,17 +39,16 @@ def write_text(text: str, out: Path) -> Path:
     return out
 
 
-def page(title: str, sections: Sequence[Section], question: str = "", index: str = "") -> str:
+def page(title: str, sections: Sequence[Section], index: str = "") -> str:
     """The sections as one HTML document: those of the first screen, a table of contents, the others.
 
-    `question`: what the page answers, in words; `index`: the file beside it that lists such pages.
+    `index`: the file beside it that lists such pages.
     """
     numbered = [(f"s{number}", section) for number, section in enumerate(sections, start=1)]
     placed = {place: [one for one in numbered if one[1].place is place] for place in Place}
     return render(
         "page.html.j2",
         title=one_line(title),
-        question=one_line(question),
         index=index,
         answer=placed[Place.ANSWER],
         beside=placed[Place.BESIDE],

@@ -6,7 +6,7 @@ import io
 import json as json_writer
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bench_lib.comparing.bridge import Bridge, Line, Ratio, exchanged
 from bench_lib.drawing.bridge_chart import waterfall
@@ -27,10 +27,11 @@ def title(found: Bridge) -> str:
 
 def sections(found: Bridge, charts: bool = True) -> list[Section]:
     """The steps and what to know about them; the whole taken apart, with its waterfall; what was left out."""
+    told = found.whole.notes if charts else ()  # a report's first screen holds them
     shows = "The steps from the first stack to the last, and the whole"
     chart = (Chart("waterfall", shows, waterfall(found)),) if charts else ()
     made = [
-        Section("The bridge, step by step", (_steps(found), *_notes(found))),
+        Section("The bridge, step by step", (_steps(found), *_notes(found, told))),
         Section("The whole, taken apart", (_construction(found), *chart, _lines(found))),
     ]
     if found.left_out:
@@ -49,7 +50,7 @@ def answer(found: Bridge) -> str:
     step = f"step {at + 1} of {len(sizes)} ({exchanged(found.steps[at])})"
     return (
         f"In the mean over {mean.name} the whole way takes {_text(mean.whole)} times the time; {step} moves "
-        f"it most, by {_text(mean.steps[at])}."
+        f"it most, {_text(mean.steps[at])} times."
     )
 
 
@@ -113,9 +114,10 @@ def _canaries(way: Comparison) -> str:
     return "MOVED: the machine changed" if way.canaries_moved else "still"
 
 
-def _notes(found: Bridge) -> list[Bullets]:
-    """What the steps' comparisons say to know, each once."""
+def _notes(found: Bridge, told: Collection[str]) -> list[Bullets]:
+    """What the steps' comparisons say to know, each once, and not what the first screen has told."""
     notes = list(dict.fromkeys(note for step in (*found.steps, found.whole) for note in step.notes))
+    notes = [note for note in notes if note not in told]
     return [Bullets(tuple(notes))] if notes else []
 
 

@@ -114,10 +114,9 @@ def compared(
         subject = asking.reported(names, campaign or None, Path(results), contrast, check)
     except CudaGainsError as error:
         return _nothing(str(error), *_measuring(campaign or (asked.LOCAL if contrast else ""), names))
-    comparison, bridge = subject.comparison, subject.bridge
-    between = bridge.stacks[1:-1] if bridge else ()
+    comparison = subject.comparison
     found = (
-        answers.answer(comparison, subject.data, between, reports.sentences(subject)),
+        reports.first_screen(subject),
         answers.what_differs(comparison),
         answers.canaries(comparison, seconds_text),
     )

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench_lib import screen
+from bench_lib.comparing import machines
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.journaling.journal import finite
 from bench_lib.model import CaseChange, Change, Comparison
@@ -156,7 +157,8 @@ def _opening(comparison: Comparison) -> list[str]:
         if one.axis not in ("stack", "driver")
     ]
     others = [note for note in comparison.notes if note not in warnings]
-    return [*warnings, f"what differs: {comparison.attribution}", *differing, *others]
+    apart = [machines.sentence(comparison)] if comparison.machines_differ else []
+    return [*warnings, f"what differs: {comparison.attribution}", *differing, *apart, *others]
 
 
 def _sections(comparison: Comparison) -> list[tuple[str, tuple[CaseChange, ...]]]:

@@ -4,13 +4,16 @@ The parts stand in bench_lib.sections, each a function; here they are put in ord
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from bench_lib.claims.judged import Verdicts
+from bench_lib.comparing import titles
 from bench_lib.comparing.bridge import Bridge
+from bench_lib.comparing.replicates import params_of
 from bench_lib.comparing.store import Data
+from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing import charts, gallery
 from bench_lib.html import writer
 from bench_lib.model import Comparison
@@ -61,6 +64,8 @@ class Subject:
     data: Data
     campaign: Campaign | None = None
     bridge: Bridge | None = None
+    question: str = ""  # in words of its own
+    command: str = ""  # that makes the report
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -70,10 +75,10 @@ class Subject:
 
     @property
     def title(self) -> str:
-        """What the report says at its head."""
-        if self.bridge is not None:
-            return " → ".join(self.bridge.stacks)
-        return f"{self.comparison.candidate} against {self.comparison.baseline}"
+        """What the report says at its head: what is compared, and on what."""
+        what = titles.way(self.bridge) if self.bridge is not None else titles.against(self.comparison)
+        device = titles.device(self.data.runs, self.data.cases)
+        return f"{what}, {device}" if device else what
 
 
 def write(subject: Subject, out: Path | None = None) -> Path:
@@ -105,10 +110,12 @@ def sentences(subject: Subject) -> list[str]:
 
 def sections(subject: Subject) -> list[Section]:
     """The whole report in order; a section with nothing to show is left out."""
-    comparison, data, bridge = subject.comparison, subject.data, subject.bridge
-    campaign = subject.campaign or Campaign(data)
+    comparison, bridge = subject.comparison, subject.bridge
+    campaign = subject.campaign or Campaign(subject.data)
+    data = about(comparison, subject.data)
+    ours, others = families.with_counts(campaign.charts, comparison.cases)
     made = (
-        answers.answer(comparison, data, bridge.stacks[1:-1] if bridge else (), sentences(subject)),
+        first_screen(subject),
         answers.what_differs(comparison),
         answers.canaries(comparison, seconds_text),
         *(bridge_page.sections(bridge) if bridge else ()),
@@ -120,16 +127,35 @@ def sections(subject: Subject) -> list[Section]:
         families.overview(comparison.cases),
         tables.cases(comparison.cases),
         drift(comparison, data),
-        *families.with_counts(campaign.charts, comparison.cases),
+        *ours,
         tables.memory(comparison.quantities),
         kernels.changed(comparison, data),
         working.section(data),
         tables.quantities(comparison.quantities),
         losses.section(comparison, data),
+        *others,
         how_to_read(comparison),
-        identities(comparison, data),
+        identities(subject),
     )
     return [section for section in made if section is not None]
+
+
+def first_screen(subject: Subject) -> Section:
+    """The question and the answer to it."""
+    steps = subject.bridge.stacks[1:-1] if subject.bridge else ()
+    data = about(subject.comparison, subject.data)
+    return answers.answer(subject.comparison, data, steps, sentences(subject), subject.question)
+
+
+def about(comparison: Comparison, data: Data) -> Data:
+    """The data without the cases that a contrast says nothing of: those of families without its parameter."""
+    if comparison.pairing != Pairing.RUNS:
+        return data
+    parameter = comparison.baseline.partition("=")[0]
+    having = {text for text in data.cases["params"].unique() if parameter in params_of(text)}
+    families_of = set(data.cases.loc[data.cases["params"].isin(having), "family"])
+    cases = data.cases[data.cases["family"].isin(families_of)].reset_index(drop=True)
+    return replace(data, cases=cases)
 
 
 def drift(comparison: Comparison, data: Data) -> Section | None:
@@ -154,9 +180,9 @@ def how_to_read(comparison: Comparison) -> Section:
     )
 
 
-def identities(comparison: Comparison, data: Data) -> Section:
-    """Everything known about what was loaded on each side, and about the machine."""
-    sides = charts.by_side(data.runs, comparison.baseline)
+def identities(subject: Subject) -> Section:
+    """How the report is made, and everything known about what was loaded on each side and the machine."""
+    sides = charts.by_side(subject.data.runs, subject.comparison.baseline)
     blocks: list[Inline | Table] = []
     for column in _IDENTITY:
         values = {label: _values(runs[column]) for label, runs in sides.items()}
@@ -164,8 +190,9 @@ def identities(comparison: Comparison, data: Data) -> Section:
         rows = tuple((Code(key), *(Code(of.get(key, "")) for of in values.values())) for key in keys)
         if rows:
             blocks += [f"{column.removesuffix('_identity').capitalize()}:", Table(("", *sides), rows)]
-    nothing = "Nothing is known about what was loaded."
-    return Section("Appendix: identities", tuple(blocks) or (nothing,), Place.APPENDIX)
+    blocks = blocks or ["Nothing is known about what was loaded."]
+    made = [("This report is made by ", Code(subject.command), ".")] if subject.command else []
+    return Section("Appendix: identities", (*made, *blocks), Place.APPENDIX)
 
 
 def _values(identities: Iterable[dict[str, str]]) -> dict[str, str]:

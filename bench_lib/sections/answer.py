@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from bench_lib.comparing import machines, titles
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
-from bench_lib.comparing.verdicts import Pairing, effect_text
+from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing import charts
 from bench_lib.drawing.canvas import interval_text
-from bench_lib.model import BAD, CaseChange, Change, Comparison, Status
+from bench_lib.model import BAD, HOST_BOUND, CaseChange, Change, Comparison, Status
 from bench_lib.pages.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
 from bench_lib.pages.render import change_text
-from bench_lib.sections.metrics import ONCE
+from bench_lib.sections import extremes, losses
 
 Sentence = tuple[Part, ...]
 _MOVED = (Change.FASTER, Change.SLOWER)
@@ -33,18 +34,20 @@ def answer(
     data: Data,
     steps: Sequence[str] = (),
     more: Sequence[str] = (),
+    question: str = "",
 ) -> Section:
     """The question, the answer in three sentences, where it was measured, and what to know about it.
 
     `steps`: of a bridge, the stacks between its ends. `more`: sentences of other sections that belong
-    to the answer, such as that on claims.
+    to the answer, such as that on claims. `question`: in words of its own, where there are some.
     """
     notes = (Bullets(comparison.notes),) if comparison.notes else ()
     blocks = (
-        _question(comparison, steps),
+        question or _question(comparison),
+        _sides(comparison, steps),
         tally(comparison),
-        text(comparison, more),
-        _trust(comparison),
+        Bullets(_sentences(comparison, more)),
+        _trust(comparison, data),
         *_missing(comparison, data),
         where(comparison, data),
         *notes,
@@ -58,29 +61,41 @@ def tally(comparison: Comparison) -> Tally:
 
 
 def text(comparison: Comparison, more: Sequence[str] = ()) -> Inline:
-    """The answer itself: counts by change, the biggest gain and loss, and `more` sentences."""
-    sentences = (_counts(comparison), _extremes(comparison.cases), *((one,) for one in more))
-    return tuple(part for sentence in sentences if sentence for part in (*sentence, " "))[:-1]
+    """The answer in one paragraph: counts by change, the biggest gain and loss, machines, and `more`."""
+    return " ".join(_sentences(comparison, more))
 
 
-def _question(comparison: Comparison, steps: Sequence[str]) -> Inline:
+def _sentences(comparison: Comparison, more: Sequence[str]) -> tuple[str, ...]:
+    found = (_counts(comparison), *extremes.sentences(comparison.cases), machines.sentence(comparison), *more)
+    return tuple(one for one in found if one)
+
+
+def _question(comparison: Comparison) -> str:
+    baseline, candidate = (
+        titles.side(comparison, one) for one in (comparison.baseline, comparison.candidate)
+    )
+    return f"What changes from {baseline} to {candidate}?"
+
+
+def _sides(comparison: Comparison, steps: Sequence[str]) -> Inline:
+    """What the words of the tables stand for, in the letters that the commands take."""
     over = [part for step in steps for part in (", ", Code(step))][1:]
     way: Sentence = (", step by step over ", *over) if steps else ()
-    return ("What changes from ", Code(comparison.baseline), " to ", Code(comparison.candidate), *way, "?")
+    return ("Baseline ", Code(comparison.baseline), ", candidate ", Code(comparison.candidate), *way, ".")
 
 
-def _counts(comparison: Comparison) -> Sentence:
+def _counts(comparison: Comparison) -> str:
     """The sentence on how many cases came out how."""
     cases = comparison.cases
     compared = [row for row in cases if row.change is not Change.NOT_COMPARABLE]
     apart = len(cases) - len(compared)
     if not cases:
-        return ("No case was measured on both sides, so 0 cases were compared.",)
+        return "No case was measured on both sides, so 0 cases were compared."
     if not compared:
         reasons = [row.reason for row in cases]
         often = "" if len(set(reasons)) == 1 else "most often "
         which = f"None of {apart} cases could" if apart > 1 else "The one case there is could not"
-        return (f"{which} be compared; {often}{max(reasons, key=reasons.count)}.",)
+        return f"{which} be compared; {often}{max(reasons, key=reasons.count)}."
     told = [
         f"{n} {change}"
         for change, n in comparison.counts().items()
@@ -88,7 +103,7 @@ def _counts(comparison: Comparison) -> Sentence:
     ]
     more = f"; {apart} more could not be compared" if apart else ""
     number = f"{len(compared)} case{' was' if len(compared) == 1 else 's were'}"
-    return (f"{number} compared: {', '.join(told)}{_thin(compared, comparison.pairing)}{more}.",)
+    return f"{number} compared: {', '.join(told)}{_thin(compared, comparison.pairing)}{more}."
 
 
 def _thin(compared: Sequence[CaseChange], pairing: str) -> str:
@@ -103,80 +118,23 @@ def _thin(compared: Sequence[CaseChange], pairing: str) -> str:
     return f" ({len(few)} of them rest on fewer than {FEWEST} {unit}, which allow no verdict)"
 
 
-def _extremes(cases: Sequence[CaseChange]) -> Sentence:
-    """The biggest gain and loss of those that count as such; what happens once a process is told apart."""
-    once = [row for row in cases if row.metric in ONCE]
-    steady = [row for row in cases if row.metric not in ONCE]
-    if not _moved(once) or not any(row.change is not Change.NOT_COMPARABLE for row in steady):
-        return _furthest_moved(cases)
-    return (*_furthest_moved(steady), " ", *_of_what_is_once(once))
+def _trust(comparison: Comparison, data: Data) -> str:
+    """The sentences on canaries, on what the changes may be put down to, and on the host as the limit."""
+    return " ".join(one for one in (_attributed(comparison), _host_bound(data)) if one)
 
 
-def _of_what_is_once(once: Sequence[CaseChange]) -> Sentence:
-    """The sentence on times that a process has once, some of which moved."""
-    compared = [row for row in once if row.change is not Change.NOT_COMPARABLE]
-    counts = ", ".join(f"{sum(row.change is change for row in compared)} {change}" for change in _MOVED)
-    are = "are times" if len(compared) > 1 else "is a time"
-    metrics = ", ".join(sorted({row.metric for row in compared}))
-    told = f"{len(compared)} of all {are} that a process has once ({metrics}): {counts}; "
-    return (told, *_furthest_moved(once, "there "))
+def _host_bound(data: Data) -> str:
+    """In how many cases the CPU was the limit, so that another one gives other numbers; "" for none."""
+    warned = data.cases.explode("warnings")
+    cases = warned.loc[warned["warnings"] == HOST_BOUND, "case_id"].nunique()
+    return f"In {_count(cases, 'case', HOST_BOUND)}." if cases else ""
 
 
-def _moved(cases: Sequence[CaseChange]) -> bool:
-    return any(row.change in _MOVED for row in cases)
-
-
-def _furthest_moved(cases: Sequence[CaseChange], of: str = "Of these ") -> Sentence:
-    """The sentence on the biggest gain and the biggest loss among some cases."""
-    faster = [row for row in cases if row.change is Change.FASTER]
-    slower = [row for row in cases if row.change is Change.SLOWER]
-    if not faster and not slower:
-        return _nothing_shown(cases)
-    nothing = "no case is shown to be {} by more than its margin"
-    gain = _named("the biggest gain", min(faster, key=_ratio)) if faster else (nothing.format("faster"),)
-    loss = _named("the biggest loss", max(slower, key=_ratio)) if slower else (nothing.format("slower"),)
-    return (of, *gain, ", and ", *loss, ".")
-
-
-def _nothing_shown(cases: Sequence[CaseChange]) -> Sentence:
-    """The sentence where no case counts as faster or slower: what is known, and what leans."""
-    compared = [row for row in cases if row.change is not Change.NOT_COMPARABLE]
-    if not compared:
-        return ()
-    if all(row.change is Change.SAME for row in compared):
-        which = "It is" if len(compared) == 1 else "Every one of them is"
-        return (f"{which} shown to differ by less than its margin.",)
-    text = "No case is shown to be faster or slower by more than its margin"
-    unclear = [row for row in compared if row.change is Change.UNCLEAR]
-    leaning = [row for row in unclear if row.low and row.high and not row.low <= 1 <= row.high]
-    if leaning:
-        lean = f"{len(leaning)} lean{'s' * (len(leaning) == 1)} to one side without being settled"
-        return (f"{text}; {lean}, ", *_named("the furthest", _furthest(leaning)), ".")
-    bare = [row for row in unclear if row.ratio and row.low is None]
-    if bare:
-        return (
-            f"{text}; ",
-            *_named("the largest difference seen", _furthest(bare)),
-            ", without an interval.",
-        )
-    return (f"{text}.",)
-
-
-def _furthest(rows: Sequence[CaseChange]) -> CaseChange:
-    return max(rows, key=lambda row: max(_ratio(row), 1 / _ratio(row)))
-
-
-def _ratio(row: CaseChange) -> float:
-    return row.ratio or 1.0
-
-
-def _named(what: str, row: CaseChange) -> Sentence:
-    return (f"{what} is ", Code(row.case_id), f" with {effect_text(row)}, ratio {interval_text(row)}")
-
-
-def _trust(comparison: Comparison) -> str:
-    """The sentences on canaries and on what the changes may be put down to."""
-    differs = f"What differs: {comparison.attribution}."
+def _attributed(comparison: Comparison) -> str:
+    """The sentences on canaries, and on what the changes may be put down to."""
+    of_contrast = comparison.pairing == Pairing.RUNS
+    what = f"{comparison.baseline.partition('=')[0]} alone" if of_contrast else comparison.attribution
+    differs = f"What differs: {what}."
     if comparison.canaries_moved:
         return (
             "The canaries moved, so the machine itself changed between the sides, and nothing here can be "
@@ -185,7 +143,7 @@ def _trust(comparison: Comparison) -> str:
     seen = [row.change for row in comparison.canaries if row.change is not Change.NOT_COMPARABLE]
     if seen:
         return f"{_still(seen)}. {differs}"
-    if comparison.pairing == Pairing.RUNS:
+    if of_contrast:
         return f"Both sides were measured inside each run, so the machine is the same for both. {differs}"
     return (
         f"No canary was measured on both sides, so nothing shows that the machine stayed the same. {differs}"
@@ -206,8 +164,11 @@ def _missing(comparison: Comparison, data: Data) -> list[Inline]:
         _of_status(data.cases, "failed", [str(one) for one in BAD]),
         _of_status(data.cases, "skipped or not applicable", [str(one) for one in _NOT_DONE]),
         _flagged(data.cases),
+        _count(
+            data.cases.loc[data.cases["warnings"].str.len() > 0, "case_id"].nunique(), "case", "with warnings"
+        ),
         _count(len(data.runs[~data.runs["complete"]]), "run", "ended early"),
-        _left_out(len({name for name, _ in comparison.left_out})),
+        _left_out(len({name for names in losses.left_out(comparison.left_out).values() for name in names})),
     ]
     text = "; ".join(one for one in told if one)
     return [f"Not in these numbers, or in doubt: {text}."] if text else []
@@ -245,14 +206,13 @@ def where(comparison: Comparison, data: Data) -> Inline:
     return (*named, ": ", "; ".join(fact for fact in facts if fact), ".")
 
 
-def what_differs(comparison: Comparison) -> Section:
-    """What the two sides differ in, as loaded."""
-    short = f"In short: {comparison.attribution}."
+def what_differs(comparison: Comparison) -> Section | None:
+    """What the two sides differ in, as loaded; None where nothing does, as inside a run."""
     rows = tuple(
         (d.axis, Code(d.component), Code(d.baseline), Code(d.candidate)) for d in comparison.differences
     )
-    table = (Table(("axis", "component", "baseline", "candidate"), rows),) if rows else ()
-    return Section("What differs", (short, *table), Place.BESIDE)
+    table = Table(("axis", "component", "baseline", "candidate"), rows)
+    return Section("What differs", (table,), Place.BESIDE) if rows else None
 
 
 def canaries(comparison: Comparison, shown: Callable[[float], str]) -> Section | None:

@@ -36,8 +36,8 @@ def section(found: Verdicts | None, why_none: str, sides: Collection[str]) -> Se
     absent = len(found.claims) - len(ours) - others
     says: Inline = (
         "Published sentences against what was measured of these sides. " if ours else _NONE,
-        f"{others} more {_are(others)} judged on other sides of this campaign, and {absent} {_are(absent)} "
-        "facts that are looked up, or need other measurements; which, says ",
+        f"{others} more {_are(others)} judged on other sides of this campaign, and " if others else "",
+        f"{absent} {_are(absent)} facts that are looked up, or need other measurements; which, says ",
         Code("cuda-gains claims"),
         ".",
     )

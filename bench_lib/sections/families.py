@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from bench_lib.drawing.gallery import FAMILIES_OF
 from bench_lib.model import CaseChange, Change
-from bench_lib.pages.page import Code, Inline, Number, Section, Table
+from bench_lib.pages.page import Code, Inline, Number, Place, Section, Table
 from bench_lib.sections.metrics import FAMILIES
 
 
@@ -28,19 +28,27 @@ def _row(family: str, rows: Sequence[CaseChange]) -> tuple[Inline, ...]:
     )
 
 
-def with_counts(subjects: Iterable[Section], rows: Sequence[CaseChange]) -> list[Section]:
-    """The sections of charts, each opened by how the compared cases of its families came out."""
-    return [
-        Section(section.title, (*_opening(FAMILIES_OF.get(str(section.title), ()), rows), *section.blocks))
-        for section in subjects
-    ]
+def with_counts(
+    subjects: Iterable[Section], rows: Sequence[CaseChange]
+) -> tuple[list[Section], list[Section]]:
+    """The sections of charts, each opened by how the compared cases of its families came out.
+
+    First those that are about the comparison; then what else the campaign holds.
+    """
+    ours, others = [], []
+    for section in subjects:
+        if opening := _opening(FAMILIES_OF.get(str(section.title), ()), rows):
+            ours.append(Section(section.title, (*opening, *section.blocks)))
+        else:
+            told = "Measured in the same campaign; not part of this comparison."
+            others.append(Section(section.title, (told, *section.blocks), Place.APPENDIX))
+    return ours, others
 
 
-def _opening(families: Sequence[str], rows: Sequence[CaseChange]) -> Iterable[Inline]:
-    there = {family: Counter(row.change for row in rows if row.family == family) for family in families}
-    for family, counts in there.items():
-        if counts:
+def _opening(families: Sequence[str], rows: Sequence[CaseChange]) -> list[Inline]:
+    opening: list[Inline] = []
+    for family in families:
+        if counts := Counter(row.change for row in rows if row.family == family):
             told = ", ".join(f"{counts[change]} {change}" for change in Change if counts[change])
-            yield (Code(family), f" ({FAMILIES.get(family, 'cases')}): {told}.")
-    if not any(there.values()):
-        yield "Not in this comparison; the charts show all that the campaign holds of it."
+            opening.append((Code(family), f" ({FAMILIES.get(family, 'cases')}): {told}."))
+    return opening

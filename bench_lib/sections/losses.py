@@ -1,5 +1,6 @@
 """The section on everything that is missing from a comparison or in doubt: nothing is dropped unsaid."""
 
+import re
 from collections.abc import Iterable
 
 import pandas as pd
@@ -9,6 +10,8 @@ from bench_lib.drawing import charts
 from bench_lib.model import BAD, Comparison, Status
 from bench_lib.pages.page import Block, Code, Inline, Mark, Names, Number, Section, Table
 
+_NUMBER = r"\d+(?:\.\d+)?"
+_ENDED = re.compile(rf": (?:{'|'.join(status for status in Status if status != Status.OK)}): ")
 _LEFT_OUT = "Left out of the comparison:"
 
 
@@ -34,9 +37,11 @@ def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[Inline, ...]]
 
 
 def left_out(entries: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """What was left out by reason, each name once."""
+    """What was left out by reason, each name once; without what is told by how it ended: failed, skipped."""
     by_reason: dict[str, dict[str, None]] = {}
     for name, why in entries:
+        if _ENDED.search(why):
+            continue
         by_reason.setdefault(why, {})[name] = None
     return {why: list(names) for why, names in by_reason.items()}
 
@@ -81,8 +86,17 @@ def _flagged(cases: pd.DataFrame) -> Iterable[tuple[Inline, ...]]:
 
 def _warnings(cases: pd.DataFrame) -> Iterable[tuple[Inline, ...]]:
     warned = cases.explode("warnings").dropna(subset=["warnings"])
-    for (warning,), found in _grouped(warned, ["warnings"]):
-        yield warning, " and ".join(sorted(set(found["side"]))), *_named(found["case_id"])
+    warned = warned.assign(alike=warned["warnings"].str.replace(_NUMBER, "#", regex=True))
+    for _, found in _grouped(warned, ["alike"]):
+        yield alike(found["warnings"]), " and ".join(sorted(set(found["side"]))), *_named(found["case_id"])
+
+
+def alike(warnings: Iterable[str]) -> str:
+    """Warnings that differ in their numbers alone as one: `it left 0.6 to 1.7 GiB allocated`."""
+    given = sorted(set(warnings))
+    numbers = [re.findall(_NUMBER, one) for one in given]
+    ends = iter([(min(each, key=float), max(each, key=float)) for each in zip(*numbers, strict=True)])
+    return re.sub(_NUMBER, lambda _: " to ".join(dict.fromkeys(next(ends))), given[0])
 
 
 def _named(case_ids: Iterable[str]) -> tuple[Inline, Inline]:

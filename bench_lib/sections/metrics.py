@@ -18,6 +18,10 @@ FAMILIES = {
     "tma": "copies and products through the tensor memory accelerator and without, attention by backend",
     "stream_overlap": "copies beside kernels on two streams, DataLoader workers beside training steps",
     "compile_resnet50": "torch.compile on ResNet-50: steps, the first step, and when it has paid",
+    "allreduce": "AllReduce and other collectives by size, through torch and through NCCL itself",
+    "nccl_ladder": "the same AllReduce through several NCCL versions in one pair of processes",
+    "ddp_step": "training steps under DistributedDataParallel, and what communication adds to them",
+    "fsdp_step": "training steps under fully_shard, and what communication adds to them",
     "cross_check": "the same work timed by this suite and by nvbench: do two rulers agree?",
     "onnx_export": "torch.onnx.export: time, success, and whether onnxruntime computes the same",
     "dtensor_fsdp_smoke": "DTensor, tensor parallelism, fully_shard, checkpoints: do they work over ranks?",
@@ -37,6 +41,7 @@ METRICS = {
     "forward": "of a training step, the forward pass and the loss",
     "backward": "of a training step, the backward pass",
     "optimizer": "of a training step, the optimizer's update",
+    "communication": "of a training step over ranks, its communication alone",
     "first_cold": "the first step of a fresh process whose compile caches are empty",
     "first_warm": "the first step of a fresh process with the caches that a cold one left",
     "tuning": "the one call in which an algorithm is chosen: with tuning, all are tried in it",
@@ -64,8 +69,6 @@ METRICS = {
     "unified_memory/time": "from the call until all bytes are there",
 }
 
-ONCE = frozenset({"first", "init", "tuning", "first_cold", "first_warm", "first_walk"})  # in a process
-
 QUANTITIES = {
     "peak_nbytes": "bytes of GPU memory that tensors held at most",
     "peak_reserved_nbytes": "bytes of GPU memory that torch's allocator held at most",
@@ -87,6 +90,9 @@ QUANTITIES = {
     "products_a_chunk": "matrix products that take as long as one copy, found before measuring",
     "waiting_share": "share of a batch's time in which training waits for the loader, from 0 to 1",
     "step_alone_seconds": "a training step whose batch lies ready",
+    "exposed_seconds": "what a step takes longer than the same one without communication",
+    "communication_seconds": "the communication of a step alone",
+    "overlap_share": "share of the communication that did not lengthen the step, 1 where it is hidden whole",
     "cpus": "CPUs that the process may use",
     "workspace_nbytes": "bytes of scratch memory that the chosen algorithm asked for",
     "relative_error": "error of the result against one in fp64, relative to its size",
@@ -94,6 +100,7 @@ QUANTITIES = {
     "gradient_relative_error": "error of the gradients against the same step in fp32, relative to their size",
     "final_loss": "loss after the last step",
     "accuracy": "share of the test images that are told right, from 0 to 1",
+    "host_share": "share of a step's time in which the CPU queues its work: at 1 the CPU is the limit",
     "compile_seconds": "what the first step took longer than eager's",
     "payback_steps": "steps until the compiled ones have made up for that",
     "payback_batches": "batches until tuned convolutions have made up for their tuning",

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bench_lib.device.telemetry import CLOCKS_SET, Reader, Reading
-from bench_lib.model import Flag, Policy, Series, Timing, join_flags
+from bench_lib.model import HOST_BOUND, Flag, Policy, Series, Timing, join_flags
 from bench_lib.timing.measure import LOW_CLOCK, checked, collector_off
 
 Parts = Mapping[str, Callable[[], object]]  # the parts of one step, in order
 Seconds = dict[str, float]  # by metric: `step` and each part
 
 STEP = "step"
-HOST_BOUND = "the host queued the work no faster than the device did it: a faster CPU would show less time"
 STEPS = 10  # in a block: long enough that its edges are nothing, short enough to share the weather
 _HOST_BOUND = 0.95
 
