@@ -146,7 +146,7 @@ def test_two_campaigns_are_compared_as_a_notebook_says(tmp_path):
     for name in ("before", "after"):
         write_campaign(tmp_path, name, {"here": 1.0}, rounds=3, null=False)
     shown = repr(cells.compared(tmp_path, None, "before/here", "after/here"))
-    assert "What changes from `before/here` to `after/here`?" in shown
+    assert "What changes from before/here to after/here?" in shown
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
