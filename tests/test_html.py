@@ -197,6 +197,18 @@ def test_steady_times_are_told_before_what_happens_once(tmp_path):
     assert "of all" not in alone
 
 
+def test_whole_steps_are_told_before_single_calls_and_their_parts_last(tmp_path):
+    def case(op: str, metric: str, candidate: float):
+        named = Case("amp", op, {"metric": metric})
+        return synthetic.SyntheticCase(named, scale={"old": 1.0, "new": candidate})
+
+    measured = [case("conv", "time", 0.2), case("resnet", "step", 0.8), case("resnet", "forward", 0.1)]
+    steps, calls, parts = told(made(tmp_path, measured)).split(". ")[1:]
+    assert steps.startswith("Of whole steps the biggest gain is amp resnet step with")
+    assert calls.startswith("Of single calls the biggest gain is amp conv with")
+    assert parts.startswith("1 of all is one of the parts of a step (forward): 1 faster, 0 slower; there the")
+
+
 def test_sentences_where_nothing_moved(tmp_path):
     text = told(made(tmp_path, synthetic.cases(2)))
     assert text == (

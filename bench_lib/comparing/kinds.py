@@ -3,7 +3,8 @@
 from bench_lib.model import CaseChange
 
 ONCE = frozenset({"first", "init", "tuning", "first_cold", "first_warm", "first_walk"})  # in a process
-PARTS = frozenset({"forward", "backward", "optimizer"})  # of a step
+PARTS = frozenset({"forward", "backward", "optimizer", "exchange", "communication"})  # of a step
+STEP = "step"
 
 
 def is_whole(row: CaseChange) -> bool:

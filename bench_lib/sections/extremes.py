@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bench_lib.comparing.case_words import case_text
-from bench_lib.comparing.kinds import ONCE, PARTS, is_whole
+from bench_lib.comparing.kinds import ONCE, PARTS, STEP, is_whole
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
 from bench_lib.model import CaseChange, Change
@@ -13,8 +13,10 @@ _FEW = 3  # cases that moved: of so few two gains or losses are named
 
 
 def sentences(cases: Sequence[CaseChange]) -> list[str]:
-    """The biggest gain and loss of whole steps and calls; parts of a step, and what is paid once, apart."""
+    """The biggest gain and loss: whole steps, then single calls, parts of a step, what is paid once."""
     whole = [row for row in cases if is_whole(row)]
+    steps = [row for row in whole if row.metric == STEP]
+    calls = [row for row in whole if row.metric != STEP]
     others = [
         (what, [row for row in cases if row.metric in metrics])
         for what, metrics in (("parts of a step", PARTS), ("times that a process has once", ONCE))
@@ -22,7 +24,10 @@ def sentences(cases: Sequence[CaseChange]) -> list[str]:
     if not any(row.change is not Change.NOT_COMPARABLE for row in whole):
         return [_furthest_moved(cases, cases)]
     told = [_apart(what, rows, cases) for what, rows in others if _moved(rows)]
-    return [_furthest_moved(cases, whole), *told]
+    if not (_moved(steps) and _moved(calls)):
+        return [_furthest_moved(cases, whole), *told]
+    both = ((steps, "Of whole steps "), (calls, "Of single calls "))
+    return [*(_furthest_moved(cases, rows, of) for rows, of in both), *told]
 
 
 def _apart(what: str, rows: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
@@ -47,7 +52,7 @@ def _furthest_moved(cases: Sequence[CaseChange], some: Sequence[CaseChange], of:
         return _nothing_shown(cases, some)
     nothing = "no case is shown to be {} by more than its margin"
     gain, loss = (nothing.format(change) for change in _MOVED)
-    second = len(faster) + len(slower) <= _FEW and not of.startswith("there")
+    second = len(faster) + len(slower) <= _FEW and of != "there "
     if faster:
         gain = _named("the biggest gain", sorted(faster, key=_ratio)[: 1 + second], cases)
     if slower:
