@@ -222,7 +222,7 @@ def test_a_contrast_of_several_pairs_of_sides(write, judge):
     sides = 'contrast = ["execution=eager:a", "execution=eager:b"]\ninside = { cudart = "11.8" }\n'
     found = judge(entry("at least", 'value = 0.9\neffect = "speed-up"', sides=sides))
     assert found.verdict is Verdict.MIXED
-    assert [one.group for one in found.findings] == ["execution=eager:a", "execution=eager:b"]
+    assert [one.group for one in found.findings] == ["old, execution=eager:a", "old, execution=eager:b"]
     assert found.findings[0].shown == "1.991x [1.976, 2.006] as fast"
 
 

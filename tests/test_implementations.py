@@ -11,7 +11,7 @@ from synthetic import Machine, Noise, SyntheticCase
 from bench_lib.comparing import compare, sides
 from bench_lib.comparing.rates import peak_teraflops, rates
 from bench_lib.comparing.store import load
-from bench_lib.model import Case, Series, Timing
+from bench_lib.model import Case, Change, Series, Timing
 
 RNG = np.random.default_rng(7)
 MACHINE = Machine()
@@ -73,6 +73,22 @@ def test_only_off_slower_is_a_heuristic_regression(tmp_path):
 def test_both_slower_is_a_kernel_regression(tmp_path):
     found = reasons(compared(tmp_path, off_on(), off_on(off=1.4, on=1.4)))
     assert all("kernel regression: slower with benchmark off and on" in why for why in found.values())
+
+
+def test_a_choice_that_varies_from_run_to_run_is_named_as_what_scatters(tmp_path):
+    """cudnnFind takes one algorithm here and another there: no rounds settle what it is asked."""
+
+    def side(often):
+        def make(number):
+            fft = number % often == 0
+            return [measured(conv("on"), 1.0 if fft else 1.3, algorithm="fft" if fft else "winograd")]
+
+        return make
+
+    (row,) = compared(tmp_path, side(2), side(5)).cases
+    assert row.change is Change.UNCLEAR
+    assert row.reason.endswith("varies from run to run: fft in 5, winograd in 5 | winograd in 8, fft in 2")
+    assert row.next_step.startswith("more rounds only average over what runs")
 
 
 @pytest.mark.parametrize(("off", "on"), [(1.0, 1.4), (1.0, 1.0), (0.7, 0.7)])

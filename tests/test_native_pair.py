@@ -115,7 +115,7 @@ def judge(told: dict) -> None:
     differ = {row["component"]: (row["baseline"], row["candidate"]) for row in told["differences"]}
     assert differ["cudart"] == ("11.8", "12.4")
     assert differ["cublaslt"] == ("11.11.3", "12.4.5")
-    assert all(version.startswith("9.1.0 (sha256 ") for version in differ["cudnn"])
+    assert differ["cudnn"] == ("9.1.0 (cuda 11.0)", "9.1.0 (cuda 12.0)")
     assert set(differ) <= {"cudart", "cublas", "cublaslt", "cudnn", "nvrtc"}
     assert told["attribution"].startswith("confounded: "), told["attribution"]
     assert not told["canaries_moved"]
@@ -147,12 +147,16 @@ def test_packed_stacks_on_a_machine_without_an_index(
             f'["packed-{cuda}"]\nkind = "path"\nfolder = "packed-{cuda}"\ndeclared = {{ {declared} }}\n'
         )
     (tmp_path / "stacks.toml").write_text(entries)
+    # A toolkit that the loader knows: a cuDNN built for CUDA 11 would open its NVRTC.
+    another = "int nvrtcVersion(int *a, int *b) { *a = 13; *b = 0; return 0; }"
+    toolkit = wheels.library(tmp_path / "toolkit/libnvrtc.so", another).parent
     campaign.environment |= {"CUDA_GAINS_STACKS": str(tmp_path / "stacks.toml"), "PIP_NO_INDEX": "1"}
+    campaign.environment["LD_LIBRARY_PATH"] += f":{toolkit}"
     words = ["--family", "cudnn_selection", "--family", "launch", "--quick", "--rounds", "1", "--no-null"]
     campaign.command("run", "--stack", "packed-11.8", "--stack", "packed-12.4", *words)
     assert {row["status"] for row in campaign.table("cases")} == {"ok", "not-applicable"}
     for run in campaign.table("runs"):
         found = dict(run["stack_identity"])
-        for component in ("cudart", "cublaslt", "cudnn"):
+        for component in ("cudart", "cublaslt", "cudnn", "nvrtc"):
             assert Path(found[f"{component}.path"]).is_relative_to(tmp_path / run["stack"])
     judge(campaign.compared("packed-11.8", "packed-12.4"))

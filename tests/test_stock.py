@@ -225,9 +225,9 @@ def test_an_empty_packed_folder_is_not_certified(kit: Kit) -> None:
 
 
 def test_a_native_stack_that_declares_what_no_wheel_holds_is_refused(kit: Kit) -> None:
-    kit.write(NATIVE.replace("declared = {", 'declared = { nvrtc = "12.4",'))
+    kit.write(NATIVE.replace("declared = {", 'declared = { cublas = "12.4.5",'))
     with pytest.raises(
-        UsageError, match=r"declares nvrtc 12\.4, but none was found in .*native-12\.4; correct"
+        UsageError, match=r"declares cublas 12\.4\.5, but none was found in .*native-12\.4; correct"
     ):
         kit.create()
     assert kit.left() == []

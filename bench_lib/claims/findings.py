@@ -83,17 +83,21 @@ def _contrasted(claim: Claim, measured: Measured, arm: Arm, asked: Contrast) -> 
         found = measured.contrast(arm, asked)
     except UsageError:  # the two values were never measured with the same other parameters
         return
-    yield from _of_comparison(claim, found, asked)
+    beside = [one for one in measured.stacks if one.side.campaign == arm.side.campaign]
+    yield from _of_comparison(claim, found, asked, arm.side.label if len(beside) > 1 else "")
 
 
-def _of_comparison(claim: Claim, found: Compared, asked: Contrast | None = None) -> Iterator[_Selection]:
+def _of_comparison(
+    claim: Claim, found: Compared, asked: Contrast | None = None, stack: str = ""
+) -> Iterator[_Selection]:
+    """By group; `stack` names the one inside whose runs was compared, where its campaign has several."""
     comparison = found.comparison
     several = asked is not None and len(claim.contrasts) > 1
     sides = f"{asked.parameter}={asked.baseline}:{asked.candidate}" if asked and several else ""
     groups: dict[str, list[CaseChange]] = {}
     for row in selecting.of_comparison(claim, comparison, found.parameter):
         own = selecting.group_of(claim, row.family, row.op, row.params)
-        groups.setdefault(", ".join(part for part in (sides, own) if part), []).append(row)
+        groups.setdefault(", ".join(part for part in (stack, sides, own) if part), []).append(row)
     around = _around(claim, found.arms, comparison)
     for name, rows in sorted(groups.items()):
         cases = tuple(selecting.case_values(row) for row in rows)

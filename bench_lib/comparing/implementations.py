@@ -20,6 +20,7 @@ _CHECKSUM = "checksum"
 _NAMES = frozenset({*_IMPLEMENTATION, _CHECKSUM})
 _PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
 _LONGEST = 90  # of a kernel's name in a reason
+_VARIES = "more rounds only average over what runs: compare cases in which it is fixed"
 
 Ran = Mapping[str, Mapping[str, Counter[str]]]  # by case and name: values and in how many runs
 
@@ -32,8 +33,12 @@ def explained(
     by_name = {row.case_id: row.change for row in changes}
     found = []
     for row in changes:
-        more = [*_regression(row, by_name), *_implementation(a.get(row.case_id, {}), b.get(row.case_id, {}))]
-        found.append(replace(row, reason="; ".join([row.reason, *more])) if more else row)
+        ours, theirs = a.get(row.case_id, {}), b.get(row.case_id, {})
+        more = [*_regression(row, by_name), *_implementation(ours, theirs)]
+        varying = list(_varying(ours, theirs)) if row.change is Change.UNCLEAR else []
+        if more or varying:
+            row = replace(row, reason="; ".join([row.reason, *more, *varying]))
+        found.append(replace(row, next_step=_VARIES) if varying else row)
     return tuple(found)
 
 
@@ -82,6 +87,18 @@ def _implementation(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]
         if name in a and name in b and _apart(a[name], b[name]):
             before, after = (_short(side[name].most_common(1)[0][0]) for side in (a, b))
             yield f"implementation changed: {before} → {after}"
+
+
+def _varying(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]) -> Iterator[str]:
+    """Where the runs of one side took several implementations, which of them each side took how often."""
+    for name in _IMPLEMENTATION:
+        if max(len(a.get(name, ())), len(b.get(name, ()))) > 1:
+            sides = [
+                ", ".join(f"{_short(value)} in {n}" for value, n in side[name].most_common())
+                for side in (a, b)
+                if name in side
+            ]
+            yield f"what runs varies from run to run: {' | '.join(sides)}"
 
 
 def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from bench_lib.convolution.precision import Precision
 from bench_lib.convolution.shapes import Shape
 from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable
+from bench_lib.identity import libraries
 
 # cudnn_ops.h, cudnn_cnn.h: enumerations.
 _FLOAT, _HALF = 0, 2
@@ -114,7 +115,7 @@ class Cudnn:
     @property
     def cudart(self) -> str:
         """The CUDA runtime it was built with, such as 12.4."""
-        return "{}.{}".format(*cudnn_libraries.cudart_version(self._cdll))
+        return libraries.cudnn_cuda(self._cdll)
 
     def close(self) -> None:
         """Give the handle back."""

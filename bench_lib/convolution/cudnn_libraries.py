@@ -79,7 +79,7 @@ def load(found: CudnnLibraries) -> ctypes.CDLL:
         raise Unavailable(f"{missing[0]} is missing; cuDNN {major} needs it beside {found.cudnn.name}")
     cudnn = open_for_all(found.cudnn)
     open_for_all(parts[0])  # enough for the version, and it needs no cuBLAS yet
-    cuda = cudart_version(cudnn)[0]
+    cuda = libraries.cudnn_cuda(cudnn).partition(".")[0]
     open_for_all(_cublaslt(found, cuda))
     for name in (f"libcublas.so.{cuda}", f"libnvrtc.so.{cuda}", f"libnvrtc.so.{cuda}.*"):
         for path in _in_folders(found, name)[:1]:
@@ -89,15 +89,7 @@ def load(found: CudnnLibraries) -> ctypes.CDLL:
     return cudnn
 
 
-def cudart_version(cudnn: ctypes.CDLL) -> tuple[int, int]:
-    """The CUDA runtime that a loaded cuDNN was built with, such as (12, 4)."""
-    ask = cudnn["cudnnGetCudartVersion"]
-    ask.restype = ctypes.c_size_t
-    number = int(ask())
-    return number // 1000, number % 1000 // 10
-
-
-def _cublaslt(found: CudnnLibraries, cuda: int) -> Path:
+def _cublaslt(found: CudnnLibraries, cuda: str) -> Path:
     name = f"libcublasLt.so.{cuda}"
     paths = _in_folders(found, name)
     if not paths:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench_lib.convolution import cudnn_libraries
 from bench_lib.doctor.speaking import begin, say, stage
 from bench_lib.errors import CudaGainsError
 from bench_lib.identity import libraries, observe, probe, promises
@@ -95,7 +94,7 @@ def _nccl(torch: Any) -> str:
 
 
 def _cudnn_cuda(path: Path) -> str:
-    return ".".join(map(str, cudnn_libraries.cudart_version(ctypes.CDLL(str(path)))))
+    return libraries.cudnn_cuda(ctypes.CDLL(str(path)))
 
 
 def _nccl_cuda(path: Path) -> str:

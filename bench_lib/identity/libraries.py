@@ -28,14 +28,23 @@ _NAMES = {
 
 
 def facts(stack: StackEntry) -> dict[str, str]:
-    """`NAME.version NAME.path NAME.sha256` of each component that belongs to `stack`."""
+    """`NAME.version NAME.path NAME.sha256` of each component that belongs to `stack`; `cudnn.cuda` too.
+
+    One version of cuDNN is built for several CUDAs, and its libcudnn.so is the same file in all of them:
+    what was built anew are its parts.
+    """
     found = {}
     for component, paths in mapped().items():
         own = belonging(component, paths, stack)
         if not own:
             continue
         found[f"{component}.path"] = " + ".join(map(str, own))
-        for key, ask in (("version", lambda p, c=component: version(c, p)), ("sha256", sha256)):
+        asked: dict[str, Callable[[Path], str]] = {
+            "version": lambda p, c=component: version(c, p),
+            "cuda": lambda p, c=component: version(f"{c}.cuda", p),
+            "sha256": sha256,
+        }
+        for key, ask in asked.items():
             answers = [answer for path in own if (answer := ask(path))]
             if answers:
                 found[f"{component}.{key}"] = " + ".join(dict.fromkeys(answers))
@@ -133,6 +142,14 @@ def _cudnn(library: ctypes.CDLL) -> str:
     return _split(number, 10000 if number >= 90000 else 1000)
 
 
+def cudnn_cuda(library: ctypes.CDLL) -> str:
+    """The CUDA runtime that a loaded cuDNN was built with, such as "12.4"."""
+    function = library["cudnnGetCudartVersion"]
+    function.restype = ctypes.c_size_t
+    number = int(function())
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 def _split(number: int, major: int) -> str:
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
@@ -157,6 +174,7 @@ _ASK: Mapping[str, Callable[[ctypes.CDLL], str]] = {
     "cublas": _property("cublasGetProperty"),
     "cublaslt": _property("cublasLtGetProperty"),
     "cudnn": _cudnn,
+    "cudnn.cuda": cudnn_cuda,
     "nccl": _nccl,
     "nvrtc": _nvrtc,
 }

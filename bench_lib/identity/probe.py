@@ -16,6 +16,7 @@ from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.device.telemetry import clock_source
 from bench_lib.identity import libraries, machine
 from bench_lib.model import Identity
+from bench_lib.stacking import environments
 from bench_lib.stacking.stacks import StackEntry
 from bench_lib.stacking.variables import moving
 
@@ -47,9 +48,12 @@ def identity(
 
 
 def _without_folder(variables: Mapping[str, str], stack: StackEntry) -> dict[str, str]:
-    """Where an unpacked stack lies is no setting: its folder is `STACK` in what points there."""
-    folder = str(stack.folder) if stack.folder is not None else ""
-    return {name: value.replace(folder, "STACK") if folder else value for name, value in variables.items()}
+    """Where a stack lies is no setting: its folders are `STACK` in what points there."""
+    folders = [str(environments.bare_names(stack.name)), *([str(stack.folder)] if stack.folder else [])]
+    found = dict(variables)
+    for folder in folders:
+        found = {name: value.replace(folder, "STACK") for name, value in found.items()}
+    return found
 
 
 def python_facts() -> dict[str, str]:

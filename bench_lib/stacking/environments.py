@@ -44,7 +44,8 @@ def environment(entry: StackEntry, variables: Mapping[str, str] | None = None) -
     for name in (startup.HIDDEN_VARIABLE, startup.PRELOAD_VARIABLE):  # of a stack this process may be in
         given.pop(name, None)
     found = _of_kind(entry, given)
-    return Environment(found.python, {**found.variables, **_marks(entry, found), **_own_caches(entry)})
+    added = {**_marks(entry, found), **_own_caches(entry), **_own_nvrtc(entry, found.variables)}
+    return Environment(found.python, {**found.variables, **added})
 
 
 def _of_kind(entry: StackEntry, given: dict[str, str]) -> Environment:
@@ -193,6 +194,32 @@ def _own_caches(entry: StackEntry) -> dict[str, str]:
 def compiled(name: str) -> Path:
     """Where the compilers of a stack keep what they made."""
     return cache.root() / "compiled" / name
+
+
+def bare_names(name: str) -> Path:
+    """The folder in which a stack's libraries have names without a version, for those who ask for these."""
+    return compiled(name) / "lib"
+
+
+def _own_nvrtc(entry: StackEntry, variables: Mapping[str, str]) -> dict[str, str]:
+    """LD_LIBRARY_PATH by which libnvrtc.so is that of the stack.
+
+    A cuDNN built for CUDA 11 asks for libnvrtc.so.11.8, which no wheel holds, and then for libnvrtc.so:
+    without this it opens that of a toolkit which the machine happens to have.
+    """
+    found = next(stacks.libraries(entry, "libnvrtc.so.*"), None)
+    if found is None or entry.kind not in ("venv", "native", "path"):
+        return {}
+    folder = bare_names(entry.name)
+    cache.writable(folder)
+    link = folder / "libnvrtc.so"
+    if not (link.is_symlink() and link.readlink() == found):
+        temporary = folder / f".{os.getpid()}.tmp"
+        temporary.symlink_to(found)
+        temporary.replace(link)
+    given = variables.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    others = [place for place in given if place and not Path(place).is_relative_to(compiled(""))]
+    return {"LD_LIBRARY_PATH": os.pathsep.join([str(folder), *others])}
 
 
 def require(entry: StackEntry, variables: Mapping[str, str]) -> None:

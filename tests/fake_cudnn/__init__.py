@@ -31,8 +31,9 @@ def _build(target: Path, *options: str) -> Path:
 def build(site: Path, version: int = 90100, cudart: int = 12) -> Path:
     """SITE/nvidia/cudnn/lib/libcudnn.so.9 with its parts, and SITE/nvidia/cublas/lib/libcublasLt.so."""
     folder = site / "nvidia" / "cudnn" / "lib"
+    built_for = (f"-DVERSION={version}", f"-DCUDART={cudart}")
+    names = {"graph": ("-DGRAPH", *built_for), "engines_runtime_compiled": ("-DENGINES", *built_for)}
     for part in PARTS:
-        _build(folder / f"libcudnn_{part}.so.9")
+        _build(folder / f"libcudnn_{part}.so.9", *names.get(part, ()))
     _build(site / "nvidia" / "cublas" / "lib" / f"libcublasLt.so.{cudart}")
-    options = ("-DLIBRARY", f"-DVERSION={version}", f"-DCUDART={cudart}")
-    return _build(folder / "libcudnn.so.9", *options)
+    return _build(folder / "libcudnn.so.9", "-DLIBRARY")

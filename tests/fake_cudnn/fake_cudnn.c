@@ -1,7 +1,9 @@
 /* A pretended libcudnn for tests: the convolution calls of the legacy API on host memory.
  *
  * Like the real one it opens its parts and cuBLASLt by bare name when first needed and ends the
- * process when it finds none. Compiled once with -DLIBRARY as libcudnn.so.9, once a part without.
+ * process when it finds none; its graph part knows what it was built for, the library is the same file in
+ * all builds; and its engines look for NVRTC under two names. Compiled with -DLIBRARY as libcudnn.so.9, with
+ * -DGRAPH and -DENGINES as these parts, once for each other part without.
  * Environment: FAKE_CUDNN_WRONG=1 doubles the last output; FAKE_CUDNN_STALE=1 writes no output;
  * FAKE_CUDNN_LEAK=1 offers a tensor-core algorithm first even under FMA math; FAKE_CUDNN_STATUS=n is what
  * the choosing calls return.
@@ -13,8 +15,6 @@
 
 #ifdef LIBRARY
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
 #define EXPORT __attribute__((visibility("default")))
 
 enum { FLOAT = 0, HALF = 2, NCHW = 0, NHWC = 1 };
@@ -27,20 +27,24 @@ typedef struct { int n, pad[3], stride[3], dilation[3], mode, compute, groups, m
 typedef struct { int algo, status; float time; size_t memory; int determinism, math, reserved[3]; } Perf;
 typedef struct { void *stream; } Handle;
 
-static void need(const char *name) {
-    if (!dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
+static void *need(const char *name) {
+    void *found = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+    if (!found) {
         fprintf(stderr, "Could not load library %s\n", name);
         abort();
     }
+    return found;
 }
+
+static int built(const char *what) { return *(int *)dlsym(need("libcudnn_graph.so.9"), what); }
 
 static int flag(const char *name) {
     const char *text = getenv(name);
     return text ? atoi(text) : 0;
 }
 
-EXPORT size_t cudnnGetVersion(void) { need("libcudnn_graph.so.9"); return VERSION; }
-EXPORT size_t cudnnGetCudartVersion(void) { need("libcudnn_graph.so.9"); return CUDART * 1000; }
+EXPORT size_t cudnnGetVersion(void) { return built("fake_cudnn_version"); }
+EXPORT size_t cudnnGetCudartVersion(void) { return built("fake_cudnn_cudart") * 1000; }
 EXPORT const char *cudnnGetErrorString(int status) {
     return status == SUCCESS ? "CUDNN_STATUS_SUCCESS"
          : status >= NOT_SUPPORTED && status < 4000 ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM";
@@ -48,7 +52,9 @@ EXPORT const char *cudnnGetErrorString(int status) {
 
 EXPORT int cudnnCreate(Handle **handle) {
     need("libcudnn_cnn.so.9");
-    need("libcublasLt.so." TEXT(CUDART));
+    char name[64];
+    snprintf(name, sizeof name, "libcublasLt.so.%d", built("fake_cudnn_cudart"));
+    need(name);
     *handle = calloc(1, sizeof(Handle));
     return SUCCESS;
 }
@@ -166,6 +172,14 @@ EXPORT int cudnnConvolutionForward(Handle *h, const float *alpha, const Tensor *
     return SUCCESS;
 }
 
+#elif defined GRAPH
+const int fake_cudnn_version = VERSION, fake_cudnn_cudart = CUDART;
+#elif defined ENGINES
+__attribute__((constructor)) static void open_nvrtc(void) {
+    char name[64];
+    snprintf(name, sizeof name, CUDART < 12 ? "libnvrtc.so.%d.8" : "libnvrtc.so.%d", CUDART);
+    if (!dlopen(name, RTLD_NOW)) dlopen("libnvrtc.so", RTLD_NOW);
+}
 #else
 int fake_cudnn_part(void) { return 0; }
 #endif
