@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from bench_lib.stacking import cache
@@ -40,8 +41,8 @@ def facts(stack: StackEntry) -> dict[str, str]:
             continue
         found[f"{component}.path"] = " + ".join(map(str, own))
         asked: dict[str, Callable[[Path], str]] = {
-            "version": lambda p, c=component: version(c, p),
-            "cuda": lambda p, c=component: version(f"{c}.cuda", p),
+            "version": partial(version, component),
+            "cuda": partial(version, f"{component}.cuda"),
             "sha256": sha256,
         }
         for key, ask in asked.items():
