@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from bench_lib.claims import judged, pages
-from bench_lib.comparing import compare, sides
+from bench_lib.cli import app
+from bench_lib.comparing import compare, implementations, sides
 from bench_lib.drawing.family_data import medians, of_family
 from bench_lib.model import Change
 from bench_lib.pages import page, report
@@ -20,6 +22,7 @@ LADDER = "h200-cudart-ladder"
 ROUNDS = "h200-cudart-rounds"
 CONVOLUTIONS = "h200-convolutions"
 MEMORY_COMPILE = "h200-memory-compile"
+TOOLKITS = "h200-118-vs-124"
 RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
 
@@ -82,6 +85,77 @@ def test_no_runtime_comes_out_faster_or_slower_in_the_rounds(candidate):
     assert comparison.interleaved
     assert not comparison.canaries_moved
     assert min(row.n for row in comparison.cases) >= 10
+
+
+@pytest.fixture(scope="module")
+def toolkits():
+    return compare.compare(*sides.pair("native-11.8", "native-12.4", TOOLKITS, RESULTS))
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "params"),
+    [
+        (
+            "a 3x3 convolution, fp32, 256 channels of 14 x 14",
+            Change.FASTER,
+            {"shape": "3x3-256-256-14", "precision": "fp32", "benchmark": "off"},
+        ),
+        (
+            "the 7x7 stem, TF32",
+            Change.FASTER,
+            {"shape": "7x7-3-64-224-s2", "precision": "tf32", "benchmark": "off"},
+        ),
+        (
+            "a 3x3 convolution, TF32, 64 channels of 56 x 56",
+            Change.FASTER,
+            {"shape": "3x3-64-64-56", "precision": "tf32", "benchmark": "off"},
+        ),
+        (
+            "the same in fp16, channels_last",
+            Change.SLOWER,
+            {"shape": "3x3-64-64-56", "precision": "fp16", "benchmark": "off"},
+        ),
+        (
+            "256 MiB to the GPU by prefetch",
+            Change.SAME,
+            {"direction": "to_gpu", "way": "prefetch", "nbytes": 256 << 20},
+        ),
+        ("a graph of 100 kernels", Change.SAME, {"nodes": 100, "metric": "total"}),
+    ],
+)
+def test_the_table_of_toolkits(toolkits, line, change, params):
+    (row,) = [row for row in toolkits.cases if params.items() <= row.params.items()]
+    assert (row.change, row.n) == (change, 10)
+    assert f"| {line} | {row_text(row)} | {change} |" in README
+
+
+def test_what_differs_between_the_toolkits(toolkits):
+    """The same libcudnn.so in both: what its parts were built for, its cases tell."""
+    assert {(one.axis, one.component) for one in toolkits.differences} == {
+        ("stack", name) for name in ("cublas", "cublaslt", "cudart", "cudnn", "nvrtc")
+    }
+    assert "cudnn 9.1.0 (cuda 11.8) -> 9.1.0 (cuda 12.4)" in toolkits.attribution
+    assert toolkits.interleaved
+    assert not toolkits.canaries_moved
+    assert any(note.startswith("the bits of the output differ in 0 of 18 cases") for note in toolkits.notes)
+    assert "gave the same bits in 18 of 18 cases" in README
+    changed = {row.change for row in toolkits.cases if row.family != "cudnn_selection"}
+    assert changed == {Change.SAME, Change.UNCLEAR}
+    chosen = [row for row in toolkits.cases if row.params.get("benchmark") == "off"]
+    assert not any("implementation changed" in row.reason for row in chosen)
+    ran = implementations.ran(sides.pair("native-11.8", "native-12.4", TOOLKITS, RESULTS)[0].data.cases)
+    assert all(len(ran[row.case_id]["algorithm"]) == 1 for row in chosen)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [("compare", ["native-11.8", "native-12.4"]), ("calibrate", [])],
+)
+def test_what_ships_beside_the_toolkits_is_what_the_command_says(file, words):
+    command = [file, *words, "--campaign", TOOLKITS, "--results", str(RESULTS), "--format", "md"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == (RESULTS / TOOLKITS / f"{file}.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +371,12 @@ def test_the_table_of_claims_is_what_is_judged(claims):
         assert values
         assert all(value in there for value in values), (name, there)
         assert claimed
+
+
+def test_what_the_toolkit_does_to_an_exchange_of_parameters(claims):
+    (finding,) = claims["um-param-swap-latency"].findings
+    less, most, least = re.match(r"time -([\d.]+) % \[-([\d.]+), \+([\d.]+)\]", finding.shown).groups()
+    assert f"took {less} % less [-{least}, {most}]" in README
 
 
 def test_the_claim_that_the_readme_shows_is_read_and_judged(tmp_path):

@@ -4,7 +4,7 @@ import pandas as pd
 
 from bench_lib.comparing import calibrate, machines
 from bench_lib.comparing.contrast import contrast as contrast
-from bench_lib.comparing.differences import attribution, differences
+from bench_lib.comparing.differences import attribution, differences, with_builds
 from bench_lib.comparing.implementations import bits, explained
 from bench_lib.comparing.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.comparing.matching import REMEDIES, Matched, match, other_margins
@@ -41,7 +41,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
     in_rounds = pairing is Pairing.ROUNDS
     matched = _matched(a, b, measured, pairing, turns)
     groups = grouped(matched.rows, pairing)
-    found = differences(runs_a, runs_b)
+    found = with_builds(differences(runs_a, runs_b), a.data.cases, b.data.cases)
     differ = machines.spreads(groups.cases, runs_a)
     return Comparison(
         baseline=a.label,

@@ -11,6 +11,8 @@ SEVERAL = " / "  # between the values of a side whose runs differ among themselv
 
 Values = dict[str, set[str]]  # key -> the values the runs of a side have for it
 
+_CUDNN, _BUILT = "cudnn", "cudnn.cudart"  # the component, and the fact of a case that tells its build
+
 _AXES = {"stack": "stack_identity", "driver": "driver_identity", "machine": "machine_identity"}
 
 
@@ -26,6 +28,28 @@ def differences(baseline: pd.DataFrame, candidate: pd.DataFrame) -> tuple[Differ
         found += _axis(axis, _values(baseline[column]), _values(candidate[column]), whole)
     found += _axis("settings", _values(baseline["settings"]), _values(candidate["settings"]), False)
     return tuple(found)
+
+
+def with_builds(
+    found: tuple[Difference, ...], baseline: pd.DataFrame, candidate: pd.DataFrame
+) -> tuple[Difference, ...]:
+    """The differences, with another build of one cuDNN where cases alone tell it.
+
+    libcudnn.so is the same file in all builds of a version, and older runs did not store which CUDA it was
+    built for; their cases of cuDNN by path did.
+    """
+    if any(one.component == _CUDNN for one in found):
+        return found
+    mine, yours = (
+        {(f["cudnn"], f[_BUILT]) for f in cases["facts"] if f and _BUILT in f}
+        for cases in (baseline, candidate)
+    )
+    if not mine or not yours or mine == yours:
+        return found
+    texts = [SEVERAL.join(f"{v} (cuda {built})" for v, built in sorted(side)) for side in (mine, yours)]
+    of_stack = [one for one in found if one.axis == "stack"]
+    more = sorted([*of_stack, Difference("stack", _CUDNN, *texts)], key=lambda one: one.component)
+    return (*more, *(one for one in found if one.axis != "stack"))
 
 
 def attribution(found: Iterable[Difference]) -> str:
