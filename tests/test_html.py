@@ -174,7 +174,7 @@ def made(tmp_path: Path, measured, rounds=6, **more) -> Comparison:
 
 
 def told(comparison: Comparison) -> str:
-    return page.letters(answer.text(comparison))
+    return " ".join(answer.sentences(comparison))
 
 
 def test_steady_times_are_told_before_what_happens_once(tmp_path):
@@ -665,4 +665,4 @@ def test_where_no_claim_can_be_judged_the_report_says_why(results, monkeypatch, 
     (section,) = [one for one in report.sections(subject) if one.title == "Claims"]
     assert "No claim is judged: " in page.letters(section.blocks[0])
     assert "claims.toml" in page.letters(section.blocks[0])
-    assert "published claim" not in page.letters(answer.text(subject.comparison, report.sentences(subject)))
+    assert "published claim" not in " ".join(answer.sentences(subject.comparison, report.sentences(subject)))

@@ -39,7 +39,7 @@ class Card:
     file: str
     question: str
     tally: Tally
-    answer: Inline
+    answer: tuple[str, ...]
     where: Inline
 
 
@@ -84,7 +84,7 @@ def _card(one: Listed, subject: Subject) -> Card:
         file=f"{one.name}.html",
         question=one.question,
         tally=answers.tally(comparison),
-        answer=answers.text(comparison, more),
+        answer=answers.sentences(comparison, more),
         where=answers.where(comparison, subject.data),
     )
 

@@ -46,7 +46,7 @@ def answer(
         question or _question(comparison),
         _sides(comparison, steps),
         tally(comparison),
-        Bullets(_sentences(comparison, more)),
+        Bullets(sentences(comparison, more)),
         _trust(comparison, data),
         *_missing(comparison, data),
         where(comparison, data),
@@ -60,12 +60,8 @@ def tally(comparison: Comparison) -> Tally:
     return Tally(tuple((str(change), n) for change, n in comparison.counts().items()))
 
 
-def text(comparison: Comparison, more: Sequence[str] = ()) -> Inline:
-    """The answer in one paragraph: counts by change, the biggest gain and loss, machines, and `more`."""
-    return " ".join(_sentences(comparison, more))
-
-
-def _sentences(comparison: Comparison, more: Sequence[str]) -> tuple[str, ...]:
+def sentences(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """The answer itself: counts by change, the biggest gain and loss, machines, and `more` sentences."""
     found = (_counts(comparison), *extremes.sentences(comparison.cases), machines.sentence(comparison), *more)
     return tuple(one for one in found if one)
 
@@ -133,7 +129,7 @@ def _host_bound(data: Data) -> str:
 def _attributed(comparison: Comparison) -> str:
     """The sentences on canaries, and on what the changes may be put down to."""
     of_contrast = comparison.pairing == Pairing.RUNS
-    what = f"{comparison.baseline.partition('=')[0]} alone" if of_contrast else comparison.attribution
+    what = f"{titles.against(comparison)}, and nothing else" if of_contrast else comparison.attribution
     differs = f"What differs: {what}."
     if comparison.canaries_moved:
         return (
