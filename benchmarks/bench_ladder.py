@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from bench_lib.errors import NotApplicable, Unavailable
+from bench_lib.model import NULL_SUFFIX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 FAMILY = "ladder"
 MARGIN = 0.01
 BASELINE = "11.8"
-NULL = f"{BASELINE}#2"
+NULL = BASELINE + NULL_SUFFIX
 DRIVER = "driver"
 TURNS = {1: 2000, 100: 1000}  # turns by burst: some seconds each, resolving about 0.3 %
 QUICK_TURNS = {1: 500, 100: 200}

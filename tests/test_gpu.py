@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench_lib.device.gpu import lock
+from bench_lib.device.gpu_lock import lock
 from bench_lib.errors import Refused
 
 
@@ -233,7 +233,7 @@ def opening():
 UUID = "GPU-fa0a1a2a-3a4a-5a6a-7a8a-9aaabacada00"
 HOLDER = """
 import sys
-from bench_lib.device.gpu import lock
+from bench_lib.device.gpu_lock import lock
 kept = lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -1,25 +1,16 @@
 """The command that judges claims."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Address, one_of
+from bench_lib.commands.words import Address, PageFormat, Printed
 
 _STRICT = (
     "Exit with 1 when a claim is refuted, when nothing was judged, or when a claim of the file that "
     "--claims names is not measured."
 )
-
-
-class ClaimsFormat(StrEnum):
-    """How verdicts are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MD = "md"
 
 
 def claims(
@@ -32,9 +23,7 @@ def claims(
         Path | None,
         typer.Option("--claims", metavar="FILE", help="The claims; benchmarks/claims.toml by default."),
     ] = None,
-    output: Annotated[
-        ClaimsFormat, typer.Option("--format", **one_of(ClaimsFormat, "format"), help="How to print it.")
-    ] = ClaimsFormat.TABLE,
+    output: Printed = PageFormat.TABLE,
     strict: Annotated[bool, typer.Option("--strict", help=_STRICT)] = False,
 ) -> None:
     """Judge published claims on what was measured: each sentence, its bound, and what was found."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench_lib.commands.words import Address, Campaign, Check, Contrast, Sides, one_of
+from bench_lib.commands.words import Address, Campaign, Check, Contrast, PageFormat, Printed, Sides, one_of
 
 
 class Format(StrEnum):
@@ -18,14 +18,6 @@ class Format(StrEnum):
     MD = "md"
     OPENMETRICS = "openmetrics"
     JUNIT = "junit"
-
-
-class CalibrateFormat(StrEnum):
-    """How a calibration is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MD = "md"
 
 
 class Chart(StrEnum):
@@ -103,10 +95,7 @@ def calibrate(
     ] = "local",
     results: Address = "results",
     contrast: Contrast = None,
-    output: Annotated[
-        CalibrateFormat,
-        typer.Option("--format", **one_of(CalibrateFormat, "format"), help="How to print it."),
-    ] = CalibrateFormat.TABLE,
+    output: Printed = PageFormat.TABLE,
 ) -> None:
     """Tell the noise of this machine: a baseline against its repeat, and what can be seen past it."""
     from bench_lib.pages import asked, calibrate_page

@@ -28,6 +28,17 @@ def one_of(kind: type[StrEnum], what: str) -> dict[str, Any]:
     return {"parser": parse, "metavar": "|".join(kind)}
 
 
+class PageFormat(StrEnum):
+    """How what was found is printed: as a page in the terminal, for machines, or as Markdown."""
+
+    TABLE = "table"
+    JSON = "json"
+    MD = "md"
+
+
+Printed = Annotated[
+    PageFormat, typer.Option("--format", **one_of(PageFormat, "format"), help="How to print it.")
+]
 _RESULTS = "Folder of all campaigns, or a place elsewhere as s3://bucket/prefix."
 Results = Annotated[Path, typer.Option("--results", metavar="DIR|URL", parser=_whole, help=_RESULTS)]
 Address = Annotated[str, typer.Option("--results", metavar="DIR|URL", help=_RESULTS)]  # to name what is read

@@ -9,13 +9,14 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from bench_lib.errors import CudaGainsError, NotApplicable
+from bench_lib.model import NULL_SUFFIX
 
 EAGER = "eager"
 REDUCE_OVERHEAD = "compiled-reduce-overhead"
 MAX_AUTOTUNE = "compiled-max-autotune"
 _MODES = {"compiled": "default", REDUCE_OVERHEAD: "reduce-overhead", MAX_AUTOTUNE: "max-autotune"}
 EXECUTIONS = (EAGER, *_MODES)
-NULL = f"{EAGER}#2"  # a second eager copy: against the first it comes out at 1.00
+NULL = EAGER + NULL_SUFFIX  # a second eager copy: against the first it comes out at 1.00
 
 
 def compiled(torch: Any, model: Any, execution: str, device: str) -> Any:

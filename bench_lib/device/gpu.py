@@ -13,10 +13,7 @@ from typing import Any, Self
 
 from bench_lib.device import kernels
 from bench_lib.device.driver import Context, Driver
-from bench_lib.device.gpu_lock import Lock, lock
 from bench_lib.device.telemetry import Telemetry
-
-__all__ = ["Detected", "Gpu", "Hold", "Lock", "Mark", "detect", "lock"]
 
 DETECT_SECONDS = 30.0
 HOLD_LIMIT_NS = 1_000_000_000

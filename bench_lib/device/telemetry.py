@@ -72,7 +72,7 @@ class Telemetry:
     @classmethod
     def open(cls, uuid: str, nvml: Any = None) -> "Telemetry":
         """The device with that UUID ("GPU-..." or "MIG-..."), or a Telemetry that knows nothing."""
-        found = nvml if nvml is not None else _import_nvml()
+        found = nvml if nvml is not None else load_nvml()
         if found is None:
             return cls()
         try:
@@ -155,7 +155,8 @@ class Telemetry:
             return None
 
 
-def _import_nvml() -> ModuleType | None:
+def load_nvml() -> ModuleType | None:
+    """NVML's bindings; None without them, or where an older package of that name stands in their place."""
     try:
         import pynvml
     except ImportError:

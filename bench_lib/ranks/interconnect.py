@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from types import ModuleType
 from typing import Any
 
+from bench_lib.device.telemetry import load_nvml
 from bench_lib.ranks.member import Facts
 
 NONE, NVLINK, PCIE, NETWORK, HOST, UNKNOWN = "none", "nvlink", "pcie", "network", "host", "unknown"
@@ -34,7 +34,7 @@ class Link:
 
 def links(uuids: Sequence[str], nvml: Any = None) -> list[Link]:
     """Every pair of GPUs of this host; UNKNOWN where NVML does not say."""
-    found = nvml if nvml is not None else _nvml()
+    found = nvml if nvml is not None else load_nvml()
     return [Link(pair, *_between(found, *pair)) for pair in combinations(uuids, 2)]
 
 
@@ -61,14 +61,6 @@ def _active_links(nvml: Any, handle: Any) -> int:
         except nvml.NVMLError:
             break
     return up
-
-
-def _nvml() -> ModuleType | None:
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    return pynvml if hasattr(pynvml, "NVMLError") else None
 
 
 def by_host(facts: Sequence[Facts]) -> dict[str, tuple[str, ...]]:
