@@ -14,6 +14,11 @@ CudaGainsError
 └── CudaError       a CUDA call failed; carries the code and its name
 """
 
+import difflib
+from collections.abc import Iterable
+
+_NAMES_SHOWN = 12
+
 
 class CudaGainsError(Exception):
     """The root of the tree; its text is what the user reads."""
@@ -83,3 +88,15 @@ class CudaError(CudaGainsError):
 # instruction, misaligned address, invalid address space, invalid pc, launch failed, contained,
 # unknown.
 _STICKY = frozenset({214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UsageError:
+    """The error for a name that is not among `known`: says what is there, the nearest first."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    there = [*near, *(one for one in listed if one not in near)]
+    more = f" and {len(there) - _NAMES_SHOWN} more" if len(there) > _NAMES_SHOWN else ""
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UsageError(
+        f"no {kind} {name!r}{where}; there: {', '.join(there[:_NAMES_SHOWN]) or 'none'}{more}{hint}"
+    )

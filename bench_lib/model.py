@@ -6,6 +6,7 @@ one stack) under a *policy*, and gives a *measurement*. Runs sit in *rounds*, ro
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,11 @@ MEASURE_VERSION = 1
 NULL_SUFFIX = "#2"  # of the baseline's second arm in a round, or second copy in a contrast
 
 Scalar = str | int | float | bool
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a value can be that of a parameter: text, a boolean or a finite number."""
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 class Status(StrEnum):

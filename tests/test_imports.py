@@ -15,8 +15,8 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.output",
-    "faults.secrets", "observing", "observing.settings",
+    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.whole",
+    "faults.output", "faults.secrets", "observing", "observing.settings",
     "processes", "processes.guard", "processes.ended",
     "journaling", "journaling.journal_rows", "journaling.journal",
     "stacking", "stacking.families", "extras", "suite_files", "stacking.cache", "stacking.variables",

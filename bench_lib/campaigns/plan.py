@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import secrets
 import shlex
 import sys
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from bench_lib.campaigns import schedule
 from bench_lib.errors import DataError, UsageError
+from bench_lib.faults.whole import whole
 from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.places.address import Address
@@ -198,10 +198,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file that is complete or not there at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w") as stream:
-        stream.write(json.dumps(content, indent=1) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    with whole(path) as stream:
+        stream.write(f"{json.dumps(content, indent=1)}\n".encode())

@@ -118,6 +118,7 @@ def chart(
     from bench_lib.comparing import sides as all_sides
     from bench_lib.comparing import store
     from bench_lib.drawing import canvas, gallery
+    from bench_lib.errors import unknown
     from bench_lib.pages import destination
     from bench_lib.places import reading
 
@@ -126,7 +127,7 @@ def chart(
     there = all_sides.campaigns(folder)
     for asked_for in campaign:
         if asked_for not in there:
-            raise all_sides.unknown("campaign", asked_for, there, f" under {results}")
+            raise unknown("campaign", asked_for, there, f" under {results}")
     drawn = gallery.draw(name, store.load(folder, campaign))
     out.mkdir(parents=True, exist_ok=True)
     for one in drawn:

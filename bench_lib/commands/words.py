@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bench_lib.errors import unknown
+
 
 def _whole(results: object) -> Path:
     """The folder to read; of a place elsewhere with all its campaigns."""
@@ -18,11 +20,9 @@ def one_of(kind: type[StrEnum], what: str) -> dict[str, Any]:
     """How typer reads one of these words; a wrong one is answered in a sentence with the nearest."""
 
     def parse(text: str) -> StrEnum:
-        from bench_lib.comparing import sides
-
         known = [str(one) for one in kind]
         if text not in known:
-            raise sides.unknown(what, text, known)
+            raise unknown(what, text, known)
         return kind(text)
 
     return {"parser": parse, "metavar": "|".join(kind)}

@@ -1,7 +1,6 @@
 """What a user calls a side of a comparison, resolved to the runs that it means."""
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from bench_lib.comparing import store
 from bench_lib.comparing.store import Data, Results
 from bench_lib.errors import UsageError
+from bench_lib.errors import unknown as unknown
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX
 
@@ -85,18 +85,6 @@ def campaigns(results: Path) -> list[str]:
     """The campaigns under `results` that hold anything, by name."""
     folders = sorted(results.iterdir()) if results.is_dir() else []
     return [path.name for path in folders if path.is_dir() and _holds_runs(results, path.name)]
-
-
-def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UsageError:
-    """The error for a name that is not among `known`: says what is there, the nearest first."""
-    listed = list(known)
-    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
-    there = [*near, *(one for one in listed if one not in near)]
-    more = f" and {len(there) - _NAMES_SHOWN} more" if len(there) > _NAMES_SHOWN else ""
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UsageError(
-        f"no {kind} {name!r}{where}; there: {', '.join(there[:_NAMES_SHOWN]) or 'none'}{more}{hint}"
-    )
 
 
 class _Resolver:

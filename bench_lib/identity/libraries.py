@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from bench_lib.faults.whole import whole
 from bench_lib.stacking import cache
 from bench_lib.stacking.stacks import StackEntry
 
@@ -212,8 +213,6 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(known: Mapping[str, str]) -> None:
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs time only
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        temporary = _file().with_name(f".sha256.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(known))
-        temporary.replace(_file())
+    # A cache that cannot be written costs time only.
+    with contextlib.suppress(OSError), whole(_file()) as stream:
+        stream.write(json.dumps(known).encode())

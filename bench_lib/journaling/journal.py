@@ -26,6 +26,7 @@ from bench_lib.errors import DataError, UsageError
 from bench_lib.faults import seals
 from bench_lib.faults.seals import finite as finite
 from bench_lib.faults.secrets import hidden, secrets
+from bench_lib.faults.whole import whole
 from bench_lib.journaling.journal_rows import KEYS, Row, rows
 from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
@@ -248,17 +249,9 @@ def finish(journal: Path, folder: CampaignFolder) -> Path:
 
 
 def write_table(path: Path, data: pa.Table) -> None:
-    """Write one Parquet file under a temporary name, fsync it, and rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            pq.write_table(data, stream, compression="zstd", write_page_checksum=True)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write one Parquet file that is complete or not there at all."""
+    with whole(path) as stream:
+        pq.write_table(data, stream, compression="zstd", write_page_checksum=True)
 
 
 assert tuple(schema.SCHEMAS) == TABLES  # runs last: it marks the run as done

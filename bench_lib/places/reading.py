@@ -1,14 +1,11 @@
 """The folder that a reading command reads: for a place elsewhere, with what it names fetched into it."""
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench_lib.errors import UsageError
+from bench_lib.errors import unknown
 from bench_lib.places import address, mirror
 from bench_lib.places.place import Place
-
-_NAMES_SHOWN = 12
 
 
 def folder(results: str, campaigns: Iterable[str] = (), perhaps: Iterable[str] = ()) -> Path:
@@ -22,7 +19,7 @@ def folder(results: str, campaigns: Iterable[str] = (), perhaps: Iterable[str] =
         place = Place.open(found)
         known = sorted({*place.folders(), *mirror.here(place)})
         for name in sorted(wanted - set(known)):
-            raise _unknown(name, known, place)
+            raise unknown("campaign", name, known, f" at {place}")
         mirror.fetch(place, sorted(wanted | (perhaps & set(known))))
     return found.folder
 
@@ -31,10 +28,3 @@ def whole(results: str) -> Path:
     """The folder to read, with every campaign that is there. Raises as `folder`."""
     found = address.parse(results)
     return folder(results, Place.open(found).folders() if found.url else ())
-
-
-def _unknown(name: str, known: list[str], place: Place) -> UsageError:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(known[:_NAMES_SHOWN]) + (" ..." if len(known) > _NAMES_SHOWN else "")
-    return UsageError(f"no campaign {name!r} at {place}; there: {listed or 'none'}{hint}")

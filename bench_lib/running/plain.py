@@ -1,13 +1,12 @@
 """What a benchmark hands over, of whatever package, in; Python's own numbers and text out, or UsageError."""
 
 import contextlib
-import math
 import operator
 from collections.abc import Mapping
 from typing import Any
 
 from bench_lib.errors import UsageError
-from bench_lib.model import Scalar, Series, Timing, Work
+from bench_lib.model import Scalar, Series, Timing, Work, is_scalar
 from bench_lib.timing.measure import checked
 
 _MOST = 2**31 - 1  # the tables keep whole numbers in 32 bits
@@ -73,7 +72,7 @@ def scalar(name: str, value: Any) -> Scalar:
     if not isinstance(value, str | int | float) and hasattr(value, "item"):
         with contextlib.suppress(TypeError, ValueError, RuntimeError):
             value = value.item()
-    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+    if not is_scalar(value):
         raise UsageError(
             f"parameter {name!r} is {value!r} ({type(value).__name__}); expected text, a finite number or a "
             "boolean"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, Scalar
+from bench_lib.model import Case, Scalar, is_scalar
 
 # Fixtures that `bench` and `gpu` of this suite ask for. A user's own fixture of the name `bench` or
 # `gpu` does not, and so its tests stay theirs.
@@ -96,9 +96,7 @@ def case_of(item: pytest.Item) -> Case:
     """The case an item stands for; UsageError for a parameter that is no JSON scalar."""
     params = params_of(item)
     for name, value in params.items():
-        if not isinstance(value, str | int | float) or (
-            isinstance(value, float) and not math.isfinite(value)
-        ):
+        if not is_scalar(value):
             raise UsageError(
                 f"{item.nodeid}: parameter {name!r} is {value!r} ({type(value).__name__}); parameters of a "
                 "case are text, numbers or booleans: give a name, and look the object up inside"

@@ -11,6 +11,7 @@ from pathlib import Path
 from bench_lib.containers.engine import engine
 from bench_lib.containers.image import ID_VARIABLE
 from bench_lib.errors import Refused, UsageError
+from bench_lib.faults.whole import whole
 from bench_lib.stacking import cache, stacks, startup
 from bench_lib.stacking.stacks import NAME_VARIABLE, PACKAGES, StackEntry
 
@@ -163,9 +164,8 @@ def _startup_folder() -> Path:
     cache.writable(folder)
     wanted, target = Path(startup.__file__).read_text(), folder / "sitecustomize.py"
     if not target.exists() or target.read_text() != wanted:
-        temporary = folder / f".{os.getpid()}.tmp"
-        temporary.write_text(wanted)
-        temporary.replace(target)
+        with whole(target) as stream:
+            stream.write(wanted.encode())
     return folder
 
 
