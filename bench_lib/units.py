@@ -1,4 +1,4 @@
-"""Quantities as text a person reads. Everywhere else times are float seconds."""
+"""Quantities and coded versions as text a person reads. Everywhere else times are float seconds."""
 
 _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -20,3 +20,22 @@ def nbytes_text(nbytes: float) -> str:
         if abs(nbytes) >= 1024**power:
             return f"{nbytes / 1024**power:.4g} {unit}"
     return f"{nbytes:.4g} B"
+
+
+def cuda_version_text(code: int) -> str:
+    """A version as CUDA codes it: 12040 is 12.4."""
+    return f"{code // 1000}.{code % 1000 // 10}"
+
+
+def nccl_version_text(code: int) -> str:
+    """A version as NCCL codes it: 22105 is 2.21.5, and 2804, before 2.9, 2.8.4."""
+    return _in_three(code, 10000 if code >= 10000 else 1000)
+
+
+def cudnn_version_text(code: int) -> str:
+    """A version as cuDNN codes it: 90100 is 9.1.0, and 8907, before 9, 8.9.7."""
+    return _in_three(code, 10000 if code >= 90000 else 1000)
+
+
+def _in_three(code: int, major: int) -> str:
+    return f"{code // major}.{code % major // 100}.{code % 100}"

@@ -17,7 +17,7 @@ from bench_lib.cli import app
 from bench_lib.comparing import sides, store
 from bench_lib.comparing.compare import compare
 from bench_lib.errors import CudaGainsError, DataError, UsageError
-from bench_lib.importing import formats, nccl_tests
+from bench_lib.importing import formats
 from bench_lib.importing.found import Source
 from bench_lib.importing.writing import import_file
 from bench_lib.model import Case, Change, Status
@@ -615,8 +615,3 @@ def test_one_rank_has_no_busbw():
     assert busbw("all_reduce", 8, 1e-6, 1) is None
     assert factor("broadcast", 1) is None
     assert factor("barrier", 8) is None
-
-
-@pytest.mark.parametrize(("code", "text"), [(22105, "2.21.5"), (2804, "2.8.4"), (21903, "2.19.3")])
-def test_versions_of_nccl(code, text):
-    assert nccl_tests.version_text(code) == text

@@ -19,6 +19,7 @@ from bench_lib.convolution.shapes import Shape
 from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable
 from bench_lib.identity import libraries
+from bench_lib.units import cudnn_version_text
 
 # cudnn_ops.h, cudnn_cnn.h: enumerations.
 _FLOAT, _HALF = 0, 2
@@ -108,9 +109,7 @@ class Cudnn:
         """Such as 9.1.0."""
         ask = self._cdll["cudnnGetVersion"]
         ask.restype = c_size_t
-        number = int(ask())
-        major = 10000 if number >= 90000 else 1000
-        return f"{number // major}.{number % major // 100}.{number % 100}"
+        return cudnn_version_text(int(ask()))
 
     @property
     def cudart(self) -> str:

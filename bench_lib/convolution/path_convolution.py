@@ -3,37 +3,18 @@
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bench_lib.convolution.cudnn import Algorithm, Cudnn
 from bench_lib.convolution.precision import Precision
 from bench_lib.convolution.shapes import DRAWN, Shape, shape, tolerance
+from bench_lib.device.driver import Context
 from bench_lib.errors import WrongResult
 
 Array = np.ndarray[Any, Any]
 _POINTS = 1024
-
-
-class Memory(Protocol):
-    """What is needed of a CUDA context."""
-
-    def alloc(self, nbytes: int) -> int:
-        """New device memory."""
-        ...
-
-    def free(self, pointer: int) -> None:
-        """Give it back."""
-        ...
-
-    def upload(self, pointer: int, data: bytes) -> None:
-        """Copy to the device and wait."""
-        ...
-
-    def download(self, pointer: int, nbytes: int) -> bytes:
-        """Copy from the device and wait."""
-        ...
 
 
 def numbers(name: str, batch: int) -> tuple[Array, Array]:
@@ -51,7 +32,7 @@ class PathConvolution:
     def __init__(
         self,
         cudnn: Cudnn,
-        memory: Memory,
+        memory: Context,
         name: str,
         arrays: tuple[Array, Array],
         precision: Precision,

@@ -24,6 +24,7 @@ from bench_lib.device.kernels import Cubin
 from bench_lib.errors import CudaError, Unavailable, UsageError
 from bench_lib.stacking import cache, stacks
 from bench_lib.stacking.stacks import StackEntry
+from bench_lib.units import cuda_version_text
 
 KNOWN_MAJORS = (11, 12, 13)
 _RELAXED_CAPTURE = 2
@@ -146,7 +147,7 @@ class Runtime:
         self._keys: dict[tuple[str, str], int] = {}
         number = c_int()
         self._call("cudaRuntimeGetVersion", ctypes.byref(number))
-        self.version = f"{number.value // 1000}.{number.value % 1000 // 10}"  # such as 11.8
+        self.version = cuda_version_text(number.value)
         if number.value // 1000 not in KNOWN_MAJORS:
             raise UsageError(
                 f"{path} is CUDA runtime {self.version}; this suite knows the calls of CUDA "

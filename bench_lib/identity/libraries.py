@@ -14,6 +14,7 @@ from pathlib import Path
 from bench_lib.faults.whole import whole
 from bench_lib.stacking import cache
 from bench_lib.stacking.stacks import StackEntry
+from bench_lib.units import cuda_version_text, cudnn_version_text, nccl_version_text
 
 MAPS = Path("/proc/self/maps")
 
@@ -125,7 +126,7 @@ def _integers(library: ctypes.CDLL, function: str, n: int = 1) -> list[int]:
 
 def _cudart(library: ctypes.CDLL) -> str:
     (number,) = _integers(library, "cudaRuntimeGetVersion")
-    return f"{number // 1000}.{number % 1000 // 10}"
+    return cuda_version_text(number)
 
 
 def _nvrtc(library: ctypes.CDLL) -> str:
@@ -134,26 +135,20 @@ def _nvrtc(library: ctypes.CDLL) -> str:
 
 def _nccl(library: ctypes.CDLL) -> str:
     (number,) = _integers(library, "ncclGetVersion")
-    return _split(number, 10000 if number >= 10000 else 1000)
+    return nccl_version_text(number)
 
 
 def _cudnn(library: ctypes.CDLL) -> str:
     function = library["cudnnGetVersion"]
     function.restype = ctypes.c_size_t
-    number = int(function())
-    return _split(number, 10000 if number >= 90000 else 1000)
+    return cudnn_version_text(int(function()))
 
 
 def cudnn_cuda(library: ctypes.CDLL) -> str:
     """The CUDA runtime that a loaded cuDNN was built with, such as "12.4"."""
     function = library["cudnnGetCudartVersion"]
     function.restype = ctypes.c_size_t
-    number = int(function())
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _split(number: int, major: int) -> str:
-    return f"{number // major}.{number % major // 100}.{number % 100}"
+    return cuda_version_text(int(function()))
 
 
 def _property(function: str) -> Callable[[ctypes.CDLL], str]:

@@ -19,8 +19,8 @@ from bench_lib.importing.nccl_tests import (
     cases,
     disagreement,
     op_of,
-    version_text,
 )
+from bench_lib.units import nccl_version_text
 
 NEWEST = 2  # version of the JSON
 
@@ -54,7 +54,7 @@ def read(source: Source) -> list[FoundRun]:
             gpu_name=names([device.text("device_info", "") for device in devices]),
             started_at=_time(root, "start_time"),
             ended_at=_time(root, "end_time"),
-            stack={"nccl.version": version_text(root.integer("nccl_version"))},
+            stack={"nccl.version": nccl_version_text(root.integer("nccl_version"))},
             settings=_environment(root),
             notes=(f"{empty} results of 0 bytes left out",) if empty else (),
         )

@@ -95,12 +95,6 @@ def averaged(arguments: str) -> str:
     return AVERAGED[found[1] if found else "1"]
 
 
-def version_text(code: int) -> str:
-    """NCCL's version number as text: 22105 is 2.21.5, and 2804, before 2.9, 2.8.4."""
-    major = 1000 if code < 10000 else 10000
-    return f"{code // major}.{code % major // 100}.{code % 100}"
-
-
 def disagreement(op: str, ranks: int, rows: Sequence[Row]) -> str:
     """In words, how busbw contradicts the operation or the number of ranks; "" when it does not."""
     largest = max(rows, key=lambda row: row.algbw, default=None)

@@ -20,9 +20,9 @@ from bench_lib.importing.nccl_tests import (
     cases,
     disagreement,
     op_of,
-    version_text,
 )
 from bench_lib.model import Status
+from bench_lib.units import nccl_version_text
 
 Line = tuple[int, str]
 
@@ -82,7 +82,7 @@ def _blocks(source: Source) -> list[_Block]:
         if header := _HEADER.match(line):
             blocks.append(_begun((number, line), header, named, stack))
         elif version := _LIBRARY.search(line):
-            stack = {"nccl.version": version_text(int(version[1]))}
+            stack = {"nccl.version": nccl_version_text(int(version[1]))}
         elif (version := _VERSION.search(line)) and blocks:
             blocks[-1].stack |= {"nccl.version": version[1]} | (
                 {"nccl.cuda": version[2]} if version[2] else {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from bench_lib.importing.documents import Node
 from bench_lib.importing.found import FoundCase, FoundRun, Source, names, trouble
 from bench_lib.model import Status
+from bench_lib.units import cuda_version_text
 
 FAMILY, MARGIN = "nvbandwidth", 0.02
 _GB = 1e9
@@ -65,8 +66,7 @@ def _driver(root: Node) -> dict[str, str]:
     """The driver, and the CUDA it brings: the number 12040 is 12.4."""
     found = {"driver.version": root.text("Driver Version")} if root.has("Driver Version") else {}
     if root.has("CUDA Runtime Version"):
-        code = root.integer("CUDA Runtime Version")
-        found["driver.cuda"] = f"{code // 1000}.{code % 1000 // 10}"
+        found["driver.cuda"] = cuda_version_text(root.integer("CUDA Runtime Version"))
     return found
 
 

@@ -12,15 +12,17 @@ from contextlib import contextmanager
 from ctypes import Structure, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bench_lib.device.c_library import Library
 from bench_lib.errors import CudaError, Unavailable, UsageError
 
+if TYPE_CHECKING:
+    from bench_lib.device.cudart import Runtime
+
 GIB = 1 << 30
 LIMIT_NBYTES = 4 * GIB  # of managed memory in all, at any time: this suite never oversubscribes
 _ATTACH_GLOBAL = 1
-_OUT_OF_MEMORY = CudaError.OUT_OF_MEMORY
 
 # driver_types.h, cudaMemLocationType. In the old form the host is device -1 (cudaCpuDeviceId).
 _DEVICE, _HOST = 1, 2
@@ -78,24 +80,10 @@ def _signatures(chosen: Form) -> dict[str, tuple[Any, ...]]:
     }
 
 
-class LoadedRuntime(Protocol):
-    """What is needed of a cudart.Runtime: the file, and the version it reports itself."""
-
-    @property
-    def path(self) -> Any:
-        """The library's file."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Major and minor, such as "12.4"."""
-        ...
-
-
 class Managed:
     """Managed memory of one device through one libcudart, bounded in all."""
 
-    def __init__(self, runtime: LoadedRuntime, device: int = 0) -> None:
+    def __init__(self, runtime: Runtime, device: int = 0) -> None:
         """Choose the form of this runtime; UsageError when its major is not known."""
         self.form = form(runtime.version)
         self._library = Library(str(runtime.path), _signatures(self.form))

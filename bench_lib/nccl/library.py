@@ -14,6 +14,7 @@ from bench_lib.device.c_library import Library
 from bench_lib.device.native import Call
 from bench_lib.errors import CudaGainsError, Unavailable
 from bench_lib.identity import libraries
+from bench_lib.units import nccl_version_text
 
 UNIQUE_ID_NBYTES = 128
 SUM = 0
@@ -65,7 +66,7 @@ class Nccl:
             raise Unavailable(f"the NCCL {path} cannot be loaded: {error}") from None
         number = c_int()
         self._call("ncclGetVersion", ctypes.byref(number))
-        self.version = version_text(number.value)
+        self.version = nccl_version_text(number.value)
 
     def unique_id(self) -> bytes:
         """The id with which all ranks of one communicator come together; one rank makes it."""
@@ -129,12 +130,6 @@ class Nccl:
         function.restype = c_char_p
         last = (function(comm or None) or b"").decode(errors="replace").strip()
         return NcclError(f"{sentence}: {last}" if last else sentence)
-
-
-def version_text(number: int) -> str:
-    """A version as NCCL codes it: 22105 is 2.21.5, and before 2.9 2708 is 2.7.8."""
-    major = 10000 if number >= 10000 else 1000
-    return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def versions(path: Path) -> dict[str, str]:
