@@ -226,6 +226,16 @@ def test_a_contrast_of_several_pairs_of_sides(write, judge):
     assert found.findings[0].shown == "1.991x [1.976, 2.006] as fast"
 
 
+def test_a_campaign_with_too_few_runs_adds_nothing_to_what_another_showed(write, judge):
+    write(0.8, [case("add")])
+    write(0.8, [case("add")], name="short", rounds=1)
+    found = judge(entry("about", "value = 0.2"))
+    assert found.verdict is Verdict.SUPPORTED
+    assert found.reason.endswith("; 1 more with too few runs")
+    assert [(one.campaign, one.n_cases) for one in found.findings] == [("demo", 1), ("short", 0)]
+    assert judge(entry("about", "value = 0.2"), ["short"]).verdict is Verdict.INCONCLUSIVE
+
+
 def test_a_quantity_and_a_value(write, judge):
     held = [case(side=name, quantities={"peak_nbytes": size}) for name, size in (("a", 1e9), ("b", 8e8))]
     write(1.0, held)

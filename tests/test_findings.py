@@ -303,14 +303,6 @@ def values_of(side, family, unit="seconds", **params):
     return found
 
 
-def test_how_long_the_default_run_took(memory_compile):
-    runs = memory_compile.data.runs
-    (run,) = runs[runs["policy"] == "default"].itertuples()
-    assert (
-        f"took {(run.ended_at - run.started_at).total_seconds():.0f} s with filled compile caches" in README
-    )
-
-
 def test_what_the_first_compiled_step_costs(memory_compile):
     train = {"mode": "train", "execution": "compiled"}
     (cold,), (warm,) = (

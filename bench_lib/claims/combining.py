@@ -16,12 +16,15 @@ def combined(claim: Claim, found: Sequence[Finding], missing: str, why: str = ""
     """The verdict over all findings; `missing` is what it would take where there is none, and `why` not.
 
     Some supported and others refuted: mixed. One supported finding shows what one case can show; what is
-    about the whole scope needs all of its findings, and one that is refuted refutes it.
+    about the whole scope needs all of its findings, and one that is refuted refutes it. A campaign with too
+    few runs of the same adds nothing to what another one showed.
     """
     if not found:
         return Judged(claim, Verdict.NOT_MEASURED, why or "no case of it was measured", takes=missing)
-    supported, refuted = ([one for one in found if one.verdict is v] for v in SETTLED[:2])
-    open_ = [one for one in found if one.verdict not in SETTLED]
+    shown = {one.group for one in found if one.n_cases}
+    counted = [one for one in found if one.n_cases or one.group not in shown]
+    supported, refuted = ([one for one in counted if one.verdict is v] for v in SETTLED[:2])
+    open_ = [one for one in counted if one.verdict not in SETTLED]
     if supported and refuted:
         verdict = Verdict.MIXED
     elif supported and (not open_ or existential(claim)):
@@ -29,12 +32,15 @@ def combined(claim: Claim, found: Sequence[Finding], missing: str, why: str = ""
     elif refuted and not (open_ and existential(claim)):
         verdict = Verdict.REFUTED
     else:
-        all_absent = all(one.verdict is Verdict.NOT_MEASURED for one in found)
+        all_absent = all(one.verdict is Verdict.NOT_MEASURED for one in counted)
         verdict = Verdict.NOT_MEASURED if all_absent else Verdict.INCONCLUSIVE
     more = verdict is Verdict.SUPPORTED and _more(claim, supported)
     steps = dict.fromkeys(f"{_name(one)}{one.next_step}" for one in open_ if one.next_step)
     more_of_it = "" if verdict in SETTLED else "; ".join(steps)
-    return Judged(claim, verdict, _reason(verdict, found), more, more_of_it, tuple(found))
+    reason = _reason(verdict, counted)
+    if len(counted) < len(found):
+        reason += f"; {len(found) - len(counted)} more with too few runs"
+    return Judged(claim, verdict, reason, more, more_of_it, tuple(found))
 
 
 def _more(claim: Claim, supported: Sequence[Finding]) -> bool:
