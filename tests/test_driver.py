@@ -112,7 +112,7 @@ def spun_seconds(cycles):
     context.record(start, stream)
     context.launch(spin, (1, 1, 1), (1, 1, 1), [c_uint64(cycles)], stream)
     context.record(end, stream)
-    context.synchronize_event(end)
+    context.synchronize(stream)
     return [context.elapsed(start, end), perf_counter() - begin]
 
 

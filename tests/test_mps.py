@@ -207,7 +207,7 @@ def test_the_daemon_of_a_host_answers_though_its_process_is_not_seen(stand_in, m
     one = control.Control(control.binary(), *keeper.folders(daemon.short_folder()))
     assert keeper.start(one, UUID) == ""
     try:
-        monkeypatch.setattr(control, "processes", lambda root: {})
+        monkeypatch.setattr(control, "processes", dict)
         variables = {"CUDA_MPS_PIPE_DIRECTORY": str(one.pipes)}
         assert f"already serving through {one.pipes}" in control.someone_elses(one.binary, variables)
         assert control.someone_elses(one.binary, {"CUDA_MPS_PIPE_DIRECTORY": str(one.logs)}) == ""

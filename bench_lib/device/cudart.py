@@ -45,8 +45,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cudaStreamBeginCapture": (c_void_p, c_int),
     "cudaStreamEndCapture": (c_void_p, c_void_p),
     "cudaGraphInstantiateWithFlags": (c_void_p, c_void_p, c_uint64),
-    "cudaGraphLaunch": (c_void_p, c_void_p),
-    "cudaGraphDestroy": (c_void_p,),
     "cudaGraphExecDestroy": (c_void_p,),
     "__cudaRegisterFatBinary": (c_void_p,),
     "__cudaRegisterFunction": (c_void_p,) * 4 + (c_int,) + (c_void_p,) * 5,
@@ -228,14 +226,6 @@ class Runtime:
         executable = c_void_p()
         self._call("cudaGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
         return executable.value or 0
-
-    def launch_graph(self, executable: int, stream: int) -> None:
-        """Queue a graph."""
-        self._call("cudaGraphLaunch", executable, stream)
-
-    def destroy_graph(self, graph: int) -> None:
-        """Give a graph back."""
-        self._call("cudaGraphDestroy", graph)
 
     def destroy_exec(self, executable: int) -> None:
         """Give an executable graph back."""

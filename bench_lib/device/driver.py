@@ -190,10 +190,6 @@ class Context:
         """Let the event take the time when the stream gets there."""
         self.driver.call("cuEventRecord", event, stream)
 
-    def synchronize_event(self, event: int) -> None:
-        """Wait until the event has taken its time."""
-        self.driver.call("cuEventSynchronize", event)
-
     def elapsed(self, start: int, end: int) -> float:
         """Seconds between two events that have both taken their time."""
         milliseconds = ctypes.c_float()

@@ -18,7 +18,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxSetCurrent": (c_void_p,),
     "cuStreamCreate": (c_void_p, c_uint), "cuStreamSynchronize": (c_void_p,),
     "cuEventCreate": (c_void_p, c_uint), "cuEventRecord": (c_void_p, c_void_p),
-    "cuEventSynchronize": (c_void_p,), "cuEventElapsedTime": (c_void_p, c_void_p, c_void_p),
+    "cuEventElapsedTime": (c_void_p, c_void_p, c_void_p),
     "cuMemAlloc_v2": (c_void_p, c_size_t), "cuMemFree_v2": (c_void_p,),
     "cuMemGetInfo_v2": (c_void_p, c_void_p),
     "cuMemHostAlloc": (c_void_p, c_size_t, c_uint), "cuMemFreeHost": (c_void_p,),

@@ -7,19 +7,10 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from bench_lib.importing import nccl_tests
 from bench_lib.importing.documents import Node
 from bench_lib.importing.found import FoundRun, Source, names
-from bench_lib.importing.nccl_tests import (
-    FAMILY,
-    MARGIN,
-    PLACES,
-    Row,
-    Settings,
-    averaged,
-    cases,
-    disagreement,
-    op_of,
-)
+from bench_lib.importing.nccl_tests import Row, Settings
 from bench_lib.units import nccl_version_text
 
 NEWEST = 2  # version of the JSON
@@ -31,25 +22,25 @@ def read(source: Source) -> list[FoundRun]:
     if root.has("version") and root.number("version") > NEWEST:
         raise root.child("version").malformed(f"is above {NEWEST}, the newest known here")
     arguments = " ".join(str(one.value) for one in root.items("args"))
-    op = op_of(arguments)
+    op = nccl_tests.op_of(arguments)
     if not op:
         raise root.malformed(
             f"names no test in its args ({arguments or 'none'}), expected such as all_reduce_perf"
         )
     config = root.child("config")
-    settings = _settings(config, averaged(arguments))
+    settings = _settings(config, nccl_tests.averaged(arguments))
     devices = list(config.items("devices"))
     ranks = _ranks(config, devices)
     rows = [row for one in root.items("results") for row in _rows(one)]
-    if wrong := disagreement(op, ranks, rows):
+    if wrong := nccl_tests.disagreement(op, ranks, rows):
         raise root.child("results").malformed(wrong)
     empty = sum(row.nbytes == 0 for row in rows)
     return [
         FoundRun(
-            FAMILY,
+            nccl_tests.FAMILY,
             settings.policy,
-            cases(op, ranks, settings, [row for row in rows if row.nbytes]),
-            MARGIN,
+            nccl_tests.cases(op, ranks, settings, [row for row in rows if row.nbytes]),
+            nccl_tests.MARGIN,
             host=names([device.text("hostname", "") for device in devices]),
             gpu_name=names([device.text("device_info", "") for device in devices]),
             started_at=_time(root, "start_time"),
@@ -86,7 +77,7 @@ def _ranks(config: Node, devices: list[Node]) -> int:
 
 
 def _rows(result: Node) -> Iterator[Row]:
-    for key, place in PLACES.items():
+    for key, place in nccl_tests.PLACES.items():
         if result.has(key):
             half = result.child(key)
             metric = "cputime" if half.has("cpu_time") else "time"

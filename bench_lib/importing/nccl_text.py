@@ -9,18 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from bench_lib.importing import nccl_tests
 from bench_lib.importing.found import FoundCase, FoundRun, Source, names
-from bench_lib.importing.nccl_tests import (
-    FAMILY,
-    MARGIN,
-    UNSTATED,
-    Row,
-    Settings,
-    averaged,
-    cases,
-    disagreement,
-    op_of,
-)
+from bench_lib.importing.nccl_tests import Row, Settings
 from bench_lib.model import Status
 from bench_lib.units import nccl_version_text
 
@@ -87,9 +78,9 @@ def _blocks(source: Source) -> list[_Block]:
             blocks[-1].stack |= {"nccl.version": version[1]} | (
                 {"nccl.cuda": version[2]} if version[2] else {}
             )
-        elif "starting:" in line and op_of(line):
-            named["starting"] = op_of(line)
-        elif not line.startswith("#") and op_of(line):
+        elif "starting:" in line and nccl_tests.op_of(line):
+            named["starting"] = nccl_tests.op_of(line)
+        elif not line.startswith("#") and nccl_tests.op_of(line):
             named["command"] = line
         elif blocks:
             _take(source, blocks[-1], number, line)
@@ -108,9 +99,9 @@ def _begun(header: Line, found: re.Match[str], named: dict[str, str], stack: Map
         warmup=int(warmup),
         aggregated=int(aggregated or 1),
         graph=int(graph or 0),
-        ranks=averaged(command) if command else UNSTATED,
+        ranks=nccl_tests.averaged(command) if command else nccl_tests.UNSTATED,
     )
-    names_of_test = [named.pop("starting", ""), op_of(command)]
+    names_of_test = [named.pop("starting", ""), nccl_tests.op_of(command)]
     return _Block(header, settings, int(threads) * int(gpus), names_of_test, stack=dict(stack))
 
 
@@ -143,15 +134,15 @@ def _run(source: Source, block: _Block) -> FoundRun:
     ranks = groups.count(groups[0]) if groups else block.a_process
     rows = [row for line in block.rows for row in _rows(source, block, line)]
     op = _op(source, block, rows[-1], ranks)
-    if wrong := disagreement(op, ranks, rows):
+    if wrong := nccl_tests.disagreement(op, ranks, rows):
         raise source.malformed(wrong, block.header[0])
     empty = sum(row.nbytes == 0 for row in rows)
-    found = cases(op, ranks, block.settings, [row for row in rows if row.nbytes])
+    found = nccl_tests.cases(op, ranks, block.settings, [row for row in rows if row.nbytes])
     return FoundRun(
-        FAMILY,
+        nccl_tests.FAMILY,
         block.settings.policy,
         tuple(_doubted(case, block) for case in found),
-        MARGIN,
+        nccl_tests.MARGIN,
         host=names([host for _, host, _ in block.ranks]),
         gpu_name=names([gpu for _, _, gpu in block.ranks]),
         stack=block.stack,
@@ -210,7 +201,7 @@ def _doubted(case: FoundCase, block: _Block) -> FoundCase:
 
 def _op(source: Source, block: _Block, row: Row, ranks: int) -> str:
     """The test: as the output or the file names it, or the only one whose rows look like this."""
-    for name in (*block.named, op_of(source.path.stem)):
+    for name in (*block.named, nccl_tests.op_of(source.path.stem)):
         if name:
             return name
     count = int(block.rows[-1][1].split()[1]) * _NBYTES.get(row.dtype, 0)

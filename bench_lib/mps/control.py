@@ -111,13 +111,13 @@ def _pipes_of(process: Path) -> str:
     return ""
 
 
-def someone_elses(command: str, variables: Mapping[str, str] = os.environ, root: Path = ROOT) -> str:
+def someone_elses(command: str, variables: Mapping[str, str] = os.environ) -> str:
     """A sentence on an MPS daemon that is already here and is none of ours, "" where there is none.
 
     Seen as a process, or (in a container that shares the host's pipes) by its answer.
     """
     mend = "its clients share the GPU with what is measured; end it with `echo quit | " + COMMAND + "`"
-    if running := sorted(processes(root)):
+    if running := sorted(processes()):
         return f"an MPS daemon is already running (process {running[0]}): {mend} if it is yours"
     pipes = Path(variables.get(PIPES) or _USUAL)
     there = (pipes / "control").exists()
