@@ -1,6 +1,6 @@
 """Collectives on a real GPU: one rank is enough for the same code; two NCCLs by path where they are at hand.
 
-NCCL_LIBRARIES names more of them: NAME=PATH, separated by blanks.
+NCCL_LIBRARIES names more of them: NAME=PATH, separated by blanks. That of the machine beside torch's is found.
 """
 
 import os
@@ -12,6 +12,7 @@ from bench_lib.collectives.asked import OPS, Collective, Loaded
 from bench_lib.collectives.choices import Choices
 from bench_lib.collectives.ladder import in_turns
 from bench_lib.collectives.sweep import Group, compiled
+from bench_lib.device.c_library import known_to_ldconfig
 from bench_lib.device.gpu import detect
 from bench_lib.errors import Unavailable
 from bench_lib.model import QUICK_POLICY, Timing
@@ -113,10 +114,35 @@ def test_a_replay_is_no_slower_than_calls_one_by_one(by_path):
     assert min(graph.seconds) < 1.2 * min(call.seconds)
 
 
-def test_two_nccls_by_path_in_turns(world, library, tmp_path):
+@pytest.fixture(scope="module")
+def given(library):
+    """Other builds of NCCL at hand: those that are named, and that of the machine's own packages."""
+    named = [Loaded(*one) for one in found.named(os.environ.get("NCCL_LIBRARIES", "").split()).items()]
+    of_machine = [path.resolve() for path in known_to_ldconfig(r"libnccl\.so\.\d\S*")]
+    others = [path for path in dict.fromkeys(of_machine) if not path.samefile(library.path)]
+    return [*named, *(Loaded(f"machine-{n}", path) for n, path in enumerate(others))]
+
+
+def test_two_versions_by_path_in_turns(world, library, given):
+    """A smoke test: on one GPU a collective has no bandwidth to speak of."""
+    if not given:
+        pytest.skip("one NCCL is at hand; name another with NCCL_LIBRARIES=NAME=PATH")
+    group = Group(world, "cuda", libraries=[library, given[0]], largest_nbytes=64 << 10)
+    try:
+        for launch in ("call", "graph"):
+            what = asked(group, nbytes=64 << 10, launch=launch, place="out")
+            series = in_turns(group, [library, given[0]], what, 50, 1)
+            versions = {one.facts["nccl.version"] for one in series.values()}
+            assert len({one.facts["nccl.path"] for one in series.values()}) == 2
+            assert all(min(one.seconds) > 0 for one in series.values())
+            print(f"{launch}: {versions}")
+    finally:
+        group.ranks.close()
+
+
+def test_two_nccls_by_path_in_turns(world, library, given, tmp_path):
     copy = tmp_path / "null-libnccl.so.2"
     shutil.copyfile(library.path, copy)
-    given = [Loaded(*one) for one in found.named(os.environ.get("NCCL_LIBRARIES", "").split()).items()]
     libraries = [library, *given, Loaded("here#2", copy)]
     for one in libraries[:-1]:
         assert compiled(world, one).init_seconds > 0
