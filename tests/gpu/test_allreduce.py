@@ -1,6 +1,6 @@
 """Collectives on a real GPU: one rank is enough for the same code; two NCCLs by path where they are at hand.
 
-NCCL_LIBRARIES names more of them: NAME=PATH, separated by blanks. That of the machine beside torch's is found.
+NCCL_LIBRARIES names more of them, NAME=PATH separated by blanks; the machine's own beside torch's is found.
 """
 
 import os
