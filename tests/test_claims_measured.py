@@ -296,13 +296,19 @@ def test_what_was_measured_on_a_cpu_or_with_fewer_ranks_does_not_count(tmp_path,
         on_cpu = synthetic.run_info("cpu", "here", device="cpu")
         synthetic.write_run(results, on_cpu, synthetic.identity(Machine()), rows)
 
-    def verdict(needs):
+    def verdict(needs, campaigns=None):
         sides = f'contrast = "way=a:b"\nneeds = "{needs}"\n'
-        return judge(entry("up to", "value = 0.30", sides=sides, cases='{ family = "reduce" }'))
+        text = entry("up to", "value = 0.30", sides=sides, cases='{ family = "reduce" }')
+        return judge(text, campaigns)
 
     assert verdict("8 GPUs").verdict is Verdict.NOT_MEASURED
     assert [one.campaign for one in verdict("2 GPUs").findings] == ["two"]
     assert [one.campaign for one in verdict("no GPU").findings] == ["cpu", "two"]
+    only = verdict("1 GPU", ["cpu"])
+    assert only.verdict is Verdict.NOT_MEASURED
+    assert only.reason.startswith(
+        "its cases were measured on the CPU, and the claim needs 1 GPU; write needs"
+    )
 
 
 DRIVERS = 'baseline = { driver = "570" }\ncandidate = { driver = "580" }\n'
@@ -313,7 +319,7 @@ UNKNOWN = 'baseline = { torch = "1.0" }\ncandidate = { torch = "9.9" }\n'
     ("text", "told"),
     [
         (entry("exists"), "--stack cudart-11.8 --stack cudart-12.4 --rounds 10 --family launch"),
-        (entry("exists", sides='contrast = "api=b:c"\n'), "--stack here --no-null --rounds 10"),
+        (entry("exists", sides='contrast = "api=cudart:driver"\n'), "--stack here --no-null --rounds 10"),
         (entry("exists", more='needs = "8 GPUs"'), "8 GPUs; at least 10 rounds"),
         ('planned = ["launch"]\n' + entry("exists"), "the family launch, which is planned"),
         (entry("exists", sides=UNKNOWN), "--stack torch-1.0 --stack torch-9.9 --rounds 10"),
@@ -374,10 +380,93 @@ def test_a_family_whose_file_lies_elsewhere_is_known_by_its_results(write, judge
         judge(entry("exists", cases=known.replace("step", "stepp")))
     with pytest.raises(UsageError, match=r"no parameter 'varient' in family our_own.*mean 'variant'"):
         judge(entry("exists", cases=known.replace("variant", "varient")))
-    new = judge(entry("exists", cases=known.replace("step", "brand_new")))
-    assert new.verdict is Verdict.NOT_MEASURED
-    assert "no op 'brand_new' of the family our_own is in the results that were read" in new.reason
-    assert judge(entry("exists", cases=known), ["two"]).verdict is Verdict.NOT_MEASURED
+    with pytest.raises(UsageError, match=r"no op 'brand_new' in family our_own.*with --benchmarks"):
+        judge(entry("exists", cases=known.replace("step", "brand_new")))
+    with pytest.raises(UsageError, match=r"no value of variant 'b' in family our_own.*there: a"):
+        judge(entry("exists", cases=known.replace('"a"', '"b"')))
+    part = judge(entry("exists", cases=known), ["two"])
+    assert part.verdict is Verdict.NOT_MEASURED
+    assert "no op 'step' of the family our_own is in the results that were read" in part.reason
+
+
+OWN = """
+import pytest
+
+FAMILY = "our_own"
+SIZES = (64, 128)
+
+
+def made():
+    return [1, 2]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize(("form", "on"), [("a", True), pytest.param("b", False, id="off")])
+def bench_step(bench, n, form, on):
+    pass
+
+
+@pytest.mark.parametrize("made", made())
+def bench_other(bench, made, m):
+    pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The verdict on one claim, with the file of its family at hand and no result."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "bench_our_own.py").write_text(OWN)
+    (tmp_path / "results").mkdir()
+
+    def run(text):
+        path = tmp_path / "claims.toml"
+        path.write_text(text)
+        (found,) = judged.verdicts(tmp_path / "results", None, path, [folder]).claims
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("cases", "contrast", "told"),
+    [
+        ('op = "stpe"', "", "no op 'stpe' in family our_own.*did you mean 'step'"),
+        ('fomr = "a"', "", "no parameter 'fomr' in family our_own.*did you mean 'form'"),
+        ("n = 65", "", "no value of n '65' in family our_own.*there: 64, 128; did you mean '64'"),
+        ("n = [64, 1280]", "", "no value of n '1280'.*did you mean '128'"),
+        ('op = "step", on = "treu"', "", "no value of on 'treu'.*did you mean 'true'"),
+        ('form = "b"', "n=64:127", "no value of n '127' in family our_own.*did you mean '128'"),
+        ('op = "other", n = 64', "", "no case of family our_own has op 'other' together with n = 64"),
+    ],
+)
+def test_the_file_of_an_own_family_tells_what_its_claims_can_name(own, cases, contrast, told):
+    sides_ = f'contrast = "{contrast}"\n' if contrast else SIDES
+    with pytest.raises(UsageError, match=told):
+        own(entry("exists", cases=f'{{ family = "our_own", {cases} }}', sides=sides_))
+
+
+@pytest.mark.parametrize(
+    "cases", ["n = 64", 'n = "6*"', 'op = "step", on = true, form = "a"', "made = 7", 'op = "other", m = 3']
+)
+def test_a_value_that_a_case_may_have_is_no_mistake(own, cases, tmp_path):
+    found = own(entry("exists", cases=f'{{ family = "our_own", {cases} }}'))
+    assert found.verdict is Verdict.NOT_MEASURED
+    assert f"--benchmarks {tmp_path / 'own'} --campaign NAME" in found.takes
+
+
+def test_parameters_that_no_case_has_together_select_nothing(write, judge):
+    write(1.0, [case("a", family="our_own", n=1), case("b", family="our_own", m=2)])
+    with pytest.raises(UsageError, match=r"no case of family our_own has op '\*' together with n = 1, m = 2"):
+        judge(entry("exists", cases='{ family = "our_own", n = 1, m = 2 }'))
+
+
+def test_a_folder_without_benchmark_files_is_named(write, tmp_path):
+    write(1.0)
+    (tmp_path / "claims.toml").write_text(entry("exists"))
+    with pytest.raises(UsageError, match=r"--benchmarks .*nowhere holds no bench_NAME.py"):
+        judged.verdicts(tmp_path / "results", None, tmp_path / "claims.toml", [tmp_path / "nowhere"])
 
 
 def test_names_are_read_without_importing_a_benchmark(tmp_path):

@@ -34,7 +34,7 @@ def read(folder, text):
 def documented(number: int = 0) -> str:
     """An entry that docs/claims.md shows."""
     blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "claims.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     return blocks[number]
 
 
@@ -57,6 +57,13 @@ def test_a_target_for_a_time_is_a_cost_as_it_is_documented(tmp_path):
     (claim,) = read(tmp_path, documented(1)).claims
     assert (claim.kind, claim.effect, claim.high, claim.cost) == (Kind.UP_TO, Effect.VALUE, 1e-6, True)
     assert bound_text(claim) + tolerance_text(claim) == "at most 1 µs (± 2 %)"
+
+
+def test_a_claim_about_times_of_a_cpu_as_it_is_documented(tmp_path):
+    assert len(documented(2).splitlines()) == 10
+    (claim,) = read(tmp_path, documented(2)).claims
+    assert (claim.kind, claim.effect, claim.on_gpu) == (Kind.EXISTS, Effect.MORE, False)
+    assert claim.contrasts == (Contrast("n", "64", "128"),)
 
 
 @pytest.mark.parametrize(

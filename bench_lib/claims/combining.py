@@ -62,8 +62,13 @@ def _name(finding: Finding) -> str:
     return f"{', '.join(parts)}: " if parts else ""
 
 
-def takes(claim: Claim, planned: Collection[str], entries: Mapping[str, StackEntry]) -> str:
-    """What it would take to measure a claim: hardware, families that are not there yet, stacks, rounds."""
+def takes(
+    claim: Claim, planned: Collection[str], entries: Mapping[str, StackEntry], benchmarks: str = ""
+) -> str:
+    """What it would take to measure a claim: hardware, families that are not there yet, stacks, rounds.
+
+    `benchmarks` is the folder of its benchmark files, "" for the suite's.
+    """
     absent = [family for family in claim.families if family in planned]
     parts = [claim.needs] if claim.needs else []
     if lacking := _lacking(claim, entries):
@@ -71,18 +76,19 @@ def takes(claim: Claim, planned: Collection[str], entries: Mapping[str, StackEnt
     if absent:
         parts.append(f"the family {', '.join(absent)}, which is planned")
     elif claim.cases:
-        parts.append(f"at least {_ROUNDS} rounds: {_command(claim, entries)}")
+        parts.append(f"at least {_ROUNDS} rounds: {_command(claim, entries, benchmarks)}")
     return "; ".join([*parts, *([claim.note] if claim.note else [])])
 
 
-def _command(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
+def _command(claim: Claim, entries: Mapping[str, StackEntry], benchmarks: str) -> str:
     families = " ".join(f"--family {shlex.quote(family)}" for family in (*claim.families, "canary"))
     if claim.baseline:
         names = [_stack(side, entries) for side in (claim.baseline, claim.candidate)]
         chosen = " ".join(f"--stack {name}" for name in dict.fromkeys(names))
     else:
         chosen = f"--stack {_stack(claim.inside, entries) if claim.inside else stacks.HERE.name} --no-null"
-    return f"cuda-gains run {chosen} --rounds {_ROUNDS} {families} --campaign NAME"
+    folder = f" --benchmarks {shlex.quote(benchmarks)}" if benchmarks else ""
+    return f"cuda-gains run {chosen} --rounds {_ROUNDS} {families}{folder} --campaign NAME"
 
 
 def _stack(wanted: Mapping[str, str], entries: Mapping[str, StackEntry]) -> str:

@@ -37,6 +37,22 @@ def findings(claim: Claim, measured: Measured) -> tuple[Finding, ...]:
     return tuple(_finding(claim, one, tests) for one in selections)
 
 
+def on_cpu(claim: Claim, measured: Measured) -> str:
+    """Why nothing is judged although cases of a claim are there: they are a CPU's; "" where none are."""
+    taken = [one.parameter for one in claim.contrasts] or [""]
+    there = any(
+        not arm.on_gpu and selecting.measured(arm.cases, claim, one)
+        for arm in measured.stacks
+        for one in taken
+    )
+    if not (claim.on_gpu and there):
+        return ""
+    return (
+        f"its cases were measured on the CPU, and the claim needs {claim.needs}; "
+        'write needs = "no GPU" where they are to count'
+    )
+
+
 def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
     found = judging.judge(claim, one.cases, tests)
     if one.unusable:

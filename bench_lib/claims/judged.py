@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench_lib.claims import checks, combining, findings, names, reading
+from bench_lib.claims.known import Known
 from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import Claim, Judged, Kind, Verdict
 from bench_lib.comparing import sides
@@ -37,9 +38,15 @@ def judged(
 
 
 def verdicts(
-    results: Path | Results, campaigns: Sequence[str] | None = None, path: Path | None = None
+    results: Path | Results,
+    campaigns: Sequence[str] | None = None,
+    path: Path | None = None,
+    benchmarks: Sequence[Path] = (),
 ) -> Verdicts:
-    """As `judged`, with the campaigns that were read and what was left out of them."""
+    """As `judged`, with the campaigns that were read and what was left out of them.
+
+    `benchmarks` are folders of benchmark files of families of your own: what their cases can be.
+    """
     read = reading.read(path)
     results = opened(results)
     there = sides.campaigns(results.folder)
@@ -48,14 +55,18 @@ def verdicts(
             raise sides.unknown("campaign", name, there, f" under {results.folder}")
     chosen = there if campaigns is None else list(dict.fromkeys(campaigns))
     measured = Measured(results, chosen)
-    strange = names.unseen(read, measured, set(chosen) == set(there))
+    known = names.known(read, measured, set(chosen) == set(there), benchmarks)
+    strange = names.unseen(read, measured, known)
     world = checks.World(measured, stacks.load_stacks())
-    claims = tuple(_judged(claim, world, read.planned, strange.get(claim.id, "")) for claim in read.claims)
+    claims = tuple(_judged(claim, world, known, strange.get(claim.id, "")) for claim in read.claims)
     return Verdicts(claims, tuple(chosen), tuple(dict.fromkeys(measured.left_out)))
 
 
-def _judged(claim: Claim, world: checks.World, planned: Sequence[str], strange: str) -> Judged:
-    missing = "; ".join(filter(None, [strange, combining.takes(claim, planned, world.entries)]))
+def _judged(claim: Claim, world: checks.World, known: Known, strange: str) -> Judged:
+    takes = combining.takes(claim, known.planned, world.entries, known.folder(claim.families))
+    missing = "; ".join(filter(None, [strange, takes]))
     if claim.kind is Kind.FACT:
         return checks.judged(claim, world, missing)
-    return combining.combined(claim, findings.findings(claim, world.measured), missing, strange)
+    found = findings.findings(claim, world.measured)
+    why = strange or ("" if found else findings.on_cpu(claim, world.measured))
+    return combining.combined(claim, found, missing, why)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.claims import derived
+from bench_lib.claims.grids import as_text
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Scope
 from bench_lib.comparing import stats
@@ -16,11 +17,6 @@ from bench_lib.comparing.store import Data
 from bench_lib.model import CaseChange, Change, Comparison
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
-
-
-def as_text(value: object) -> str:
-    """A parameter's value as claims write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def matches(scope: Scope, family: str, op: str, params: Mapping[str, Any], ignoring: str = "") -> bool:

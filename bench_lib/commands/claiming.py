@@ -23,6 +23,14 @@ def claims(
         Path | None,
         typer.Option("--claims", metavar="FILE", help="The claims; benchmarks/claims.toml by default."),
     ] = None,
+    benchmarks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--benchmarks",
+            metavar="DIR",
+            help="Folder of the benchmark files of your own families, which tell what a claim can name.",
+        ),
+    ] = None,
     output: Printed = PageFormat.TABLE,
     strict: Annotated[bool, typer.Option("--strict", help=_STRICT)] = False,
 ) -> None:
@@ -31,7 +39,7 @@ def claims(
     from bench_lib.places import reading
 
     folder = reading.folder(results, campaign) if campaign else reading.whole(results)
-    found = judged.verdicts(folder, campaign, claims_file)
+    found = judged.verdicts(folder, campaign, claims_file, benchmarks or ())
     pages.show(found, output)
     if strict and (objection := pages.objection(found, claims_file is not None)):
         typer.echo(f"--strict: {objection}", err=True)

@@ -23,6 +23,14 @@ def declared(folder: Path) -> dict[Path, str]:
     return found
 
 
+def named(place: Path) -> dict[Path, str]:
+    """The family of each benchmark file in or below `place`, by its FAMILY, else by the file's name.
+
+    A file whose FAMILY is computed is left out.
+    """
+    return {path: family for path in _files(place) if (family := _of(path))}
+
+
 def is_other(path: Path, asked: tuple[str, ...]) -> bool:
     """Whether a file declares a family that is not asked for, while its folder has all that are.
 
@@ -50,9 +58,15 @@ def check(place: Path, asked: Iterable[str]) -> None:
 
 def _known(place: Path) -> set[str]:
     """The families of all files; empty when there are none, or one of them cannot be told from its text."""
-    found = [place] if place.is_file() else [f for p in _PREFIXES for f in place.rglob(f"{p}*.py")]
-    families = [_of(path) for path in found]
+    families = [_of(path) for path in _files(place)]
     return set(families) if all(families) else set()
+
+
+def _files(place: Path) -> list[Path]:
+    """The files below a folder in which pytest looks for cases, or the file that was named."""
+    if place.is_file():
+        return [place]
+    return sorted(path for prefix in _PREFIXES for path in place.rglob(f"{prefix}*.py"))
 
 
 def _of(path: Path) -> str:
