@@ -58,6 +58,18 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in selection.MARKERS:
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(Hooks(config), NAME)
+    _collect_ours(config)
+
+
+def _collect_ours(config: pytest.Config) -> None:
+    """Have pytest look for cases as the suite names them, where a project's own settings do not say so.
+
+    Only where the command line names a folder or a file that holds some: `bench_*.py` of others stay theirs.
+    """
+    places = (Path(str(argument).partition("::")[0]) for argument in config.args)
+    if any(families.has_cases(place) for place in places):
+        config.addinivalue_line("python_files", "bench_*.py")
+        config.addinivalue_line("python_functions", "bench_*")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -553,6 +553,18 @@ def test_a_stop_keeps_what_is_there_and_says_how_to_go_on(
     assert [len(this["runs"]) for this in kit.rounds()] == [3]
 
 
+def test_canaries_of_the_suite_are_measured_beside_a_folder_of_your_own(kit: Kit) -> None:
+    own = kit.path / "own"
+    own.mkdir()
+    (own / "bench_mine.py").write_text("FAMILY = 'mine'\n")
+    plan = kit.plan(families=("mine", "canary"), benchmarks=own)
+    canary = Path(__file__).parents[1] / "benchmarks" / "bench_canary.py"
+    assert plan.arguments("here")[:2] == [str(own), str(canary)]
+    assert f"--benchmarks {own}" in plan.command
+    with pytest.raises(UsageError, match="no family 'canery' in"):
+        kit.plan(families=("mine", "canery"), benchmarks=own)
+
+
 def test_the_stored_command_is_the_whole_command(kit: Kit) -> None:
     plan = kit.plan(families=("launch", "canary"), quick=True, null=False, wheels=Path("my wheels"))
     assert plan.command == (

@@ -42,3 +42,22 @@ def test_an_unknown_family_names_the_nearest(folder):
 def test_a_family_that_only_an_import_tells_is_not_judged(folder):
     (folder / "bench_none.py").write_text("FAMILY = made_up()\n")
     families.check(folder, ("nonesuch",))
+
+
+@pytest.mark.parametrize("text", ['FAMILY = "a" + "b"', "FAMILY = 'a'.upper()"])
+def test_a_family_that_is_computed_is_not_half_read(folder, text):
+    (folder / "bench_a.py").write_text(f"{text}\n")
+    assert families.declared(folder) == {folder / "bench_b.py": "b"}
+    assert set(families.named(folder).values()) == {"b", "none"}
+
+
+def test_what_a_folder_lacks_is_taken_from_the_suite(folder, tmp_path_factory):
+    own = tmp_path_factory.mktemp("own")
+    assert families.from_suite(own, ("b",), [folder]) == ()  # no benchmark file at all
+    (own / "bench_a.py").write_text("FAMILY = 'a'\n")
+    assert families.from_suite(own, (), [folder]) == ()
+    more = families.from_suite(own, ("a", "b", "nonesuch"), [folder, folder])
+    assert more == (folder / "bench_b.py",)
+    families.check(own, ("a", "b"), more)
+    with pytest.raises(UsageError, match=r"no family 'nonesuch' in .*; known are a$"):
+        families.check(own, ("a", "b", "nonesuch"), more)

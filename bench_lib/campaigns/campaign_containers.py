@@ -80,7 +80,7 @@ def _container(
         f"cuda-gains-{run_id}",
         gpus=_on_gpu(plan),
         writable=(plan.folder.path, *locks),
-        readable=(*read, *_benchmarks(plan.benchmarks), *_named(plan)),
+        readable=(*read, *(one for place in plan.places for one in _benchmarks(place)), *_named(plan)),
         lifeline=(plan.folder.path / ".lock").absolute(),
     )
 

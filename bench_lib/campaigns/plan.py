@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench_lib import suite_files
 from bench_lib.campaigns import schedule
 from bench_lib.errors import DataError, UsageError
 from bench_lib.faults.whole import whole
@@ -75,7 +76,13 @@ class Plan:
                 f"there is no {self.benchmarks}; measuring needs the benchmark files of a checkout of the "
                 "suite, or your own: name their folder with --benchmarks"
             )
-        families.check(self.benchmarks, self.families)
+        families.check(self.benchmarks, self.families, self.places[1:])
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where the benchmark files lie: the folder, then the suite's files of families that it lacks."""
+        more = families.from_suite(self.benchmarks, self.families, suite_files.folders())
+        return (self.benchmarks, *more)
 
     @property
     def address(self) -> Address:
@@ -114,7 +121,7 @@ class Plan:
 
     def arguments(self, stack_name: str) -> list[str]:
         """The arguments of pytest in a process of `stack_name`."""
-        words = [str(self.benchmarks), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
+        words = [*map(str, self.places), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
         words += ["--capture=sys"]  # what C code prints goes to the log, which is kept short
         words += ["--campaign", self.campaign]
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]

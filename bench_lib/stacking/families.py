@@ -10,7 +10,8 @@ from bench_lib.errors import UsageError
 
 _PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases
 _SOME_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
-_FAMILY = re.compile(r"""^FAMILY\s*=\s*["']([\w-]+)["']""", re.MULTILINE)
+_FAMILY = re.compile(r"""^FAMILY\s*=\s*["']([\w-]+)["'][ \t]*(?:#.*)?\r?$""", re.MULTILINE)
+_CASE = re.compile(r"^def (?:bench|test)_\w+\([^)]*\bbench\b", re.MULTILINE)  # asks for our fixture
 
 
 @cache
@@ -42,15 +43,37 @@ def is_other(path: Path, asked: tuple[str, ...]) -> bool:
     return bool(asked) and set(asked) <= known and families.get(path, asked[0]) not in asked
 
 
-def check(place: Path, asked: Iterable[str]) -> None:
+def has_cases(place: Path) -> bool:
+    """Whether a `bench_*.py` in a folder, or this file, has a function that asks for our fixture `bench`."""
+    paths = [place] if place.is_file() else place.glob("bench_*.py")
+    return any(path.match("bench_*.py") and _CASE.search(path.read_text(errors="replace")) for path in paths)
+
+
+def from_suite(place: Path, asked: Iterable[str], folders: Iterable[Path]) -> tuple[Path, ...]:
+    """The files of the suite's `folders` with families that are asked for and that `place` does not have.
+
+    None for a place without a benchmark file, which is a mistake that pytest names.
+    """
+    wanted = set(asked)
+    lacking = wanted - set(named(place).values()) if wanted and _files(place) else set()
+    found: dict[str, Path] = {}
+    for folder in folders if lacking else ():
+        for path, family in declared(folder).items():
+            if family in lacking:
+                found.setdefault(family, path)
+    return tuple(path for _, path in sorted(found.items()))
+
+
+def check(place: Path, asked: Iterable[str], more: Iterable[Path] = ()) -> None:
     """Raise UsageError, naming the nearest, for a family that no benchmark file in or below `place` has.
 
-    Nothing is said where a file's family is known only once it is imported.
+    `more` are further files. Nothing is said where a file's family is known only once it is imported.
     """
     asked = list(asked)
     known = _known(place) if asked else set()
+    there = known | set(map(_of, more))
     for name in asked:
-        if known and name not in known:
+        if known and name not in there:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}? Known are" if close else "known are"
             raise UsageError(f"there is no family {name!r} in {place}; {hint} {', '.join(sorted(known))}")
