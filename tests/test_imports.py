@@ -18,7 +18,7 @@ BOTH = [
     "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.whole",
     "faults.output", "faults.secrets", "observing", "observing.settings",
     "processes", "processes.guard", "processes.ended",
-    "journaling", "journaling.journal_rows", "journaling.journal",
+    "journaling", "journaling.journal_rows", "journaling.journal", "journaling.held",
     "stacking", "stacking.families", "extras", "suite_files", "stacking.cache", "stacking.variables",
     "containers", "containers.image", "containers.engine",
     "stacking.stacks", "stacking.startup", "stacking.environments", "containers.inside",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from plugin_runs import HEAD, PLUGINS, Runs
+from synthetic import write_campaign
 
 GRID = """
 @pytest.mark.core(n=[1, 2], api="a")
@@ -83,6 +84,7 @@ REFUSED = {
     "--family=xyz": "there is no family 'xyz'; known are asked, made, other",
     "--stack=her": "there is no stack 'her'; did you mean 'here'?",
     "--campaign=a/b": "campaign name 'a/b' has characters that a folder name should not have*",
+    "--campaign=gpu": "campaign 'gpu' in results was measured on a GPU, and this run would measure the CPU*",
     "--wheels=nowhere": "the folder of --wheels, nowhere, does not exist; name the one with the wheels",
     "--require-gpu": "--require-gpu was given and there is no GPU to measure: libcuda.so.1 not found*",
     "--device=cuda": "--device cuda was given and there is no GPU to measure: libcuda.so.1 not found*",
@@ -97,6 +99,8 @@ REFUSED = {
 @pytest.mark.parametrize("options", REFUSED)
 def test_refusals_are_one_sentence_and_exit_code_4(runs: Runs, options, monkeypatch):
     monkeypatch.setenv("PYTEST_PLUGINS", f"{PLUGINS},xdist.plugin")
+    if options == "--campaign=gpu":
+        write_campaign(runs.path / "results", "gpu", {"here": 1.0}, rounds=1, null=False)
     done = runs.pytest("--benchmark-json=run.json", *options.split(" "))
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {REFUSED[options]}"])

@@ -65,6 +65,7 @@ def run(
     """Measure stacks in interleaved rounds, one process a stack and round; resumable."""
     from bench_lib import screen
     from bench_lib.campaigns import campaign as campaigns
+    from bench_lib.journaling import held
     from bench_lib.places import address
     from bench_lib.ranks.joining import refuse_campaign
     from bench_lib.running import preflight
@@ -92,6 +93,7 @@ def run(
     )
     target = Target(device)
     target.check()
+    held.require_alike(plan.folder, target.device, target.detected.reason)
     if said := preflight.without_gpu(plan.entries(), target.detected, device == CPU):
         typer.echo(f"cuda-gains: {said}", err=True)
     raise typer.Exit(campaigns.run(plan, screen.console(stderr=True)))

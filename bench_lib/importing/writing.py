@@ -12,12 +12,12 @@ from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
 from bench_lib.importing.formats import read
 from bench_lib.importing.found import FoundCase, FoundRun, Source
+from bench_lib.journaling.held import IMPORTED
 from bench_lib.journaling.journal import write_table
 from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
 from bench_lib.model import Case, Status
 
 _ID_LETTERS = 24
-_IMPORTED = "imported "  # how the command of every imported run begins
 Row = dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def import_file(path: Path, stack: str, campaign: str, results: Path) -> Importe
                 f"{path} is in campaign {campaign!r} already, as stack {known!r}: the same content is the "
                 "same run; name another file, or remove that run's files first"
             )
-        command = f"{_IMPORTED}{path.name}, {form.name}"
+        command = f"{IMPORTED}{path.name}, {form.name}"
         rows = [
             _rows(run_id, campaign, stack, run, run.started_at or path.stat().st_mtime, command)
             for run_id, run in zip(ids, found, strict=True)
@@ -86,7 +86,7 @@ def _only_imported(folder: CampaignFolder) -> None:
         for path in folder.parquet_files("runs")
         for command in pq.read_table(path, columns=["command"])["command"].to_pylist()
     )
-    if folder.journals() or not all(command.startswith(_IMPORTED) for command in commands):
+    if folder.journals() or not all(command.startswith(IMPORTED) for command in commands):
         raise UsageError(
             f"campaign {folder.name!r} holds measurements of this suite, and results of other tools are "
             "never compared with them; name another campaign with --campaign"
