@@ -298,7 +298,7 @@ class Comparison:
     interleaved: bool
     pairing: str  # "rounds", "runs" (a contrast) or "unpaired"
     differences: tuple[Difference, ...]
-    attribution: str  # "cudart 11.8.89 -> 12.4.127", "confounded: ...", "nothing differs"
+    attribution: str  # "cudart 11.8.89 -> 12.4.127", "confounded: ...", "nothing differs", or not known
     canaries: tuple[CaseChange, ...]
     canaries_moved: bool
     cases: tuple[CaseChange, ...]

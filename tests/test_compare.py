@@ -11,12 +11,13 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
 from bench_lib.comparing import compare, sides, verdicts
+from bench_lib.comparing.differences import attribution
 from bench_lib.comparing.matching import Row
 from bench_lib.comparing.pairing import Values
 from bench_lib.errors import UsageError
 from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import Case, Change, Status, Timing
+from bench_lib.model import Case, Change, Difference, Status, Timing
 from bench_lib.schema import SCHEMAS
 
 STACKS = {"old": 1.0, "new": 0.97}
@@ -648,7 +649,7 @@ BOTH = {"cudart.version": "11.8.89", "cudart.sha256": "a", "cudart.path": "/a", 
 
 
 @pytest.mark.parametrize(
-    ("change", "attribution"),
+    ("change", "said"),
     [
         ({"cudart.path": "/b"}, "nothing differs"),
         ({"cudart.version": "12.4.127", "cudart.sha256": "b"}, "cudart 11.8.89 -> 12.4.127"),
@@ -661,9 +662,24 @@ BOTH = {"cudart.version": "11.8.89", "cudart.sha256": "a", "cudart.path": "/a", 
         ),
     ],
 )
-def test_one_component_is_named_and_several_are_confounded(tmp_path, change, attribution):
+def test_one_component_is_named_and_several_are_confounded(tmp_path, change, said):
     rounds(tmp_path, 3, old={"stack": BOTH}, new={"stack": BOTH | change})
-    assert compared(tmp_path).attribution == attribution
+    assert compared(tmp_path).attribution == said
+
+
+@pytest.mark.parametrize(
+    ("unknown", "differs", "said"),
+    [
+        (("stack", "driver"), False, "nothing is known of what differs"),
+        (("stack",), False, "nothing is known of what differs in the stack"),
+        (("driver",), False, "no component of the stack differs; nothing is known of the driver"),
+        (("driver",), True, "nccl 2.18 -> 2.21; nothing is known of the driver"),
+        ((), False, "nothing differs"),
+    ],
+)
+def test_what_is_not_known_is_not_said_to_be_the_same(unknown, differs, said):
+    found = [Difference("stack", "nccl", "2.18", "2.21")] if differs else []
+    assert attribution(found, unknown) == said
 
 
 def test_the_driver_is_an_axis_of_its_own(tmp_path):

@@ -4,22 +4,33 @@ import functools
 import json
 import random
 import struct
+import sys
 
 import other_tools as files
 import pyarrow.parquet as pq
 import pytest
-from synthetic import SyntheticCase, write_campaign
+from synthetic import (
+    Machine,
+    SyntheticCase,
+    identity,
+    measurement,
+    run_info,
+    write_campaign,
+    write_run,
+)
 from typer.testing import CliRunner
 
 from bench_lib.busbw import algbw, busbw, factor
 from bench_lib.campaigns.merge import merge
-from bench_lib.cli import app
+from bench_lib.cli import app, main
 from bench_lib.comparing import sides, store
 from bench_lib.comparing.compare import compare
 from bench_lib.errors import CudaGainsError, DataError, UsageError
 from bench_lib.importing import formats
 from bench_lib.importing.found import Source
 from bench_lib.importing.writing import import_file
+from bench_lib.journaling import held
+from bench_lib.layout import CampaignFolder
 from bench_lib.model import Case, Change, Status
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -489,7 +500,16 @@ def test_imported_results_are_compared_with_one_another(tmp_path):
     found = compare(a, b)
     assert {row.change for row in found.cases} == {Change.FASTER}
     assert found.cases[0].ratio == pytest.approx(0.8, rel=0.02)
-    assert found.attribution == "nothing differs"
+    assert found.attribution == "no component of the stack differs; nothing is known of the driver"
+
+
+def test_of_imports_without_versions_nothing_is_known_of_what_differs(tmp_path):
+    for stack, seconds in (("old", 26.1), ("new", 25.0)):
+        path = tmp_path / f"{stack}.jsonl"
+        path.write_text(json.dumps({"node": "a", "mem-bw/h2d_bw:0": seconds}) + "\n")
+        import_file(path, stack, "imported", tmp_path / "results")
+    found = compare(*sides.pair("old", "new", "imported", tmp_path / "results"))
+    assert found.attribution == "nothing is known of what differs"
 
 
 def test_other_options_of_the_tool_are_another_method(tmp_path):
@@ -515,6 +535,44 @@ def test_imported_results_are_never_compared_with_ours(tmp_path):
     assert row.change is Change.NOT_COMPARABLE
     assert "timing nccl-tests against native" in row.reason
     assert len(found.left_out) == 5  # measured on one side only
+
+
+def test_nothing_is_measured_into_a_campaign_of_imports(tmp_path, monkeypatch, capsys):
+    import_file(files.nccl_table(tmp_path / "a.txt"), "old", "imported", tmp_path / "results")
+    folder = CampaignFolder(tmp_path / "results", "imported")
+    for device in ("cuda", "cpu"):
+        with pytest.raises(
+            UsageError, match=r"'imported' in .* holds results of other tools.* another campaign"
+        ):
+            held.require_alike(folder, device)
+    (tmp_path / "benchmarks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--stack", "here", "--rounds", "1", "--device", "cpu", "--campaign", "imported"]
+    monkeypatch.setattr(sys, "argv", ["cuda-gains", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "holds results of other tools" in capsys.readouterr().err
+    assert not (folder.path / "plan.json").exists()
+
+
+@pytest.mark.parametrize("finish", [True, False])
+@pytest.mark.parametrize(("device", "other"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_campaign_is_of_a_gpu_or_of_the_cpu(tmp_path, device, other, finish):
+    info = run_info("c", "here", device=device)
+    made = [measurement(SyntheticCase(Case("a", "b")), [1.0])]
+    write_run(tmp_path, info, identity(Machine()), made, finish=finish)
+    folder = CampaignFolder(tmp_path, "c")
+    held.require_alike(folder, device)
+    held.require_alike(CampaignFolder(tmp_path, "another"), other)
+    with pytest.raises(
+        UsageError, match=r"'c' in .* was measured on .*would measure .* \(a reason\); the two"
+    ):
+        held.require_alike(folder, other, "a reason")
+    if finish:
+        (folder.path / "runs" / "0.parquet").write_bytes(b"damaged")
+        with pytest.raises(UsageError, match="was measured on"):
+            held.require_alike(folder, other)
 
 
 def test_a_campaign_of_our_own_measurements_is_left_as_it_is(tmp_path):

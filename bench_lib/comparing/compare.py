@@ -4,7 +4,7 @@ import pandas as pd
 
 from bench_lib.comparing import calibrate, machines
 from bench_lib.comparing.contrast import contrast as contrast
-from bench_lib.comparing.differences import attribution, differences, with_builds
+from bench_lib.comparing.differences import attribution, differences, unknown, with_builds
 from bench_lib.comparing.implementations import bits, explained
 from bench_lib.comparing.installations import Alternations, alternations, by_installation, drivers_differ
 from bench_lib.comparing.matching import REMEDIES, Matched, match, other_margins
@@ -50,7 +50,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
         interleaved=in_rounds,
         pairing=pairing,
         differences=found,
-        attribution=attribution(found),
+        attribution=attribution(found, unknown(runs_a, runs_b)),
         canaries=groups.canaries,
         canaries_moved=bool(groups.moved),
         cases=explained(machines.told(groups.cases, differ), a.data.cases, b.data.cases),

@@ -1,6 +1,6 @@
 """What differs between the two sides of a comparison, and what a difference in time may be put down to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
 
@@ -52,8 +52,21 @@ def with_builds(
     return (*more, *(one for one in found if one.axis != "stack"))
 
 
-def attribution(found: Iterable[Difference]) -> str:
+def unknown(baseline: pd.DataFrame, candidate: pd.DataFrame) -> tuple[str, ...]:
+    """Of `stack` and `driver` those that a side says nothing about, as imported results may not.
+
+    The CPU needs no driver: there nothing is missed.
+    """
+    on_gpu = "cuda" in set(baseline["device"]) | set(candidate["device"])
+    asked = ("stack", "driver") if on_gpu else ("stack",)
+    sides = (baseline, candidate)
+    return tuple(axis for axis in asked if not all(_values(side[_AXES[axis]]) for side in sides))
+
+
+def attribution(found: Iterable[Difference], unknown: Collection[str] = ()) -> str:
     """The one component that changed with both its versions, `confounded: ...`, or `nothing differs`.
+
+    `unknown` names the axes of which nothing is known, so that nothing can be said to be the same there.
 
     The driver counts as a component here. A component that one side never loaded (its runs did not
     get that far, or measured other families) is named, but it is no other version of anything.
@@ -66,14 +79,23 @@ def attribution(found: Iterable[Difference]) -> str:
     named = ", ".join(f"{one.component} {one.baseline} -> {one.candidate}" for one in parts)
     mixed = any(SEVERAL in one.baseline + one.candidate for one in parts)
     if not parts:
-        text = "nothing differs" if not listed else "no component of the stack differs"
+        text = _no_component(bool(listed), unknown)
     elif mixed:
         text = f"confounded: the runs of one side differ among themselves ({named})"
     else:
         text = named if len(parts) == 1 else f"confounded: {named}"
     others = [one.component for one in listed if one.axis not in ("stack", "driver")]
+    if unknown and (parts or "stack" not in unknown):
+        text += f"; nothing is known of the {' and the '.join(unknown)}"
     text += f"; loaded on one side only: {', '.join(once)}" if once else ""
     return text + (f"; also different: {', '.join(others)}" if others else "")
+
+
+def _no_component(differs: bool, unknown: Collection[str]) -> str:
+    """What is said where no component is known to differ; `differs`: settings or the machine do."""
+    if "stack" in unknown:
+        return "nothing is known of what differs" + ("" if "driver" in unknown else " in the stack")
+    return "no component of the stack differs" if differs or unknown else "nothing differs"
 
 
 def _values(column: Iterable[object]) -> Values:
