@@ -35,6 +35,7 @@ def test_samples_are_the_same_in_parquet_and_json_bit_for_bit(runs: Runs):
     runs.write(THREE)
     done = runs.pytest("--benchmark-json=deep/er/run.json")
     done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(["cuda-gains: the folder deep was not there; it was made for --benchmark-json"])
     document = runs.json("deep/er/run.json")
     shown = {row["fullname"]: row for row in document["benchmarks"]}
     cases = {row["case_id"]: row for row in runs.table("cases")}
@@ -262,6 +263,7 @@ def test_a_run_that_measured_nothing_is_green_and_says_so_in_valid_json(runs: Ru
     done = runs.pytest("--benchmark-json=run.json")
     assert done.ret == 0
     done.assert_outcomes(skipped=1)
+    assert "was not there" not in done.stdout.str()
     document = runs.json()
     assert document["benchmarks"] == []
     assert document["cuda_gains"]["status"] == "no-results"

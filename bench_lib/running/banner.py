@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def lines(run: "Run", cases: Sequence[pytest.Item]) -> Iterator[str]:
     """What is measured on what, and what is skipped because there is no GPU."""
+    if run.made is not None:
+        yield f"cuda-gains: the folder {run.made} was not there; it was made for --benchmark-json"
     target, policy = run.target, run.options.policy
     what = f"stack {run.stack.name}, campaign {run.options.campaign}, {len(cases)} cases"
     how = f"policy {policy.name} ({policy.samples} samples)"

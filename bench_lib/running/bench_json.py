@@ -124,11 +124,13 @@ def write_empty(path: Path, ours: Row) -> None:
     path.write_text(json.dumps(document, indent=4) + "\n")
 
 
-def begin(path: Path) -> None:
+def begin(path: Path) -> Path | None:
     """Move an old file to NAME.old and put an empty document there: what a kill leaves is valid.
 
-    Makes the folder. Raises UsageError for what is there and no regular file (a folder, a device: it
-    is left alone), OSError when the file cannot be written.
+    Makes the folders that are missing, as pytest does for --junit-xml, and returns the first of them for
+    the run to say: pytest-benchmark would fail for want of them after the last case. Raises UsageError for
+    what is there and no regular file (a folder, a device: it is left alone), OSError when the file cannot
+    be written.
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
@@ -136,10 +138,12 @@ def begin(path: Path) -> None:
             f"--benchmark-json={path} cannot be written: it is {what}; choose another place, a file that "
             "may be replaced"
         )
+    missing = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         path.replace(path.with_name(f"{path.name}.old"))
     write_empty(path, summary(None, ()))
+    return missing[-1] if missing else None
 
 
 def extra_info(case: Case, series: Series, device: str) -> Row:

@@ -13,7 +13,7 @@ from typing import Any
 from bench_lib.device.telemetry import host_clock_resolution
 from bench_lib.errors import CudaGainsError, Refused, UsageError
 from bench_lib.identity import libraries, probe, promises
-from bench_lib.journaling import journal
+from bench_lib.journaling import held, journal
 from bench_lib.journaling.journal_rows import rows
 from bench_lib.model import Case, Measurement, RunInfo, Status
 from bench_lib.observing import ranges
@@ -44,6 +44,7 @@ class Run:
         self.dead = ""  # why the CUDA context cannot be used any more
         self.mismatch = ""  # which version the stack declares, and which was loaded instead
         self.doubts = Doubts()  # about the stack on this machine, before the first case
+        self.made: Path | None = None  # the first folder that --benchmark-json wanted and that was not there
         self.unkept = ""  # why the last case, though it ended well, is written as failed
         self.expected = 0
         self.where = str(options.folder.path)  # the files of the campaign
@@ -92,11 +93,12 @@ class Run:
         if self.options.address.url:
             look.require(self.options.address.url)
         self.target.check()
+        held.require_alike(folder, self.target.device, self.target.detected.reason)
         self.doubts = doubts.look(self.stack, self.options, self.target)
         self.ranges = ranges.find() if self.options.nvtx else ranges.NONE
         self.target.lock()
         if self.options.json is not None:
-            bench_json.begin(self.options.json)
+            self.made = bench_json.begin(self.options.json)
         self.expected = expected
         folder.path.mkdir(parents=True, exist_ok=True)
         _check_room(folder.path)
