@@ -64,6 +64,14 @@ def test_shipped_runtimes_declare_what_they_pin() -> None:
         assert entry.requirements[0].partition("==")[2].startswith(f"{version}.")
 
 
+def test_a_pin_that_was_not_checked_is_marked_where_it_stands() -> None:
+    """PyTorch's own index was not reached, and every pin with a `+` is from there."""
+    pins = [line for line in SHIPPED.read_text().splitlines() if re.search(r'"[\w-]+==[^"]*\+', line)]
+    assert len(pins) == 4
+    for line in pins:
+        assert "# NOT checked" in line, line
+
+
 def test_shipped_stacks_of_torch_are_a_bridge() -> None:
     shipped = stacks.load_stacks(SHIPPED)
     bridge = [name for name, entry in shipped.items() if entry.kind == "venv"]
