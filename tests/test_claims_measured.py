@@ -304,6 +304,7 @@ def test_what_was_measured_on_a_cpu_or_with_fewer_ranks_does_not_count(tmp_path,
     assert verdict("8 GPUs").verdict is Verdict.NOT_MEASURED
     assert [one.campaign for one in verdict("2 GPUs").findings] == ["two"]
     assert [one.campaign for one in verdict("no GPU").findings] == ["cpu", "two"]
+    assert [one.where for one in verdict("no GPU", ["cpu"]).findings] == ["on the CPU"]
     only = verdict("1 GPU", ["cpu"])
     assert only.verdict is Verdict.NOT_MEASURED
     assert only.reason.startswith(

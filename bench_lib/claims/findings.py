@@ -17,7 +17,7 @@ from bench_lib.model import CaseChange, Comparison
 
 _INTERLEAVE = "measure both in interleaved rounds, and let the machine stand still"
 _CONFOUNDED = "confounded"
-_AROUND = ("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver")
+_AROUND = ("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver", "on_cpu")
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,7 @@ def _about(arms: tuple[Arm, ...], claim: Claim) -> Finding:
         campaign=arms[0].side.campaign,
         gpu=gpus,
         driver=drivers,
+        on_cpu=not any(arm.on_gpu for arm in arms),
         confounders=elsewhere,
     )
 

@@ -151,10 +151,13 @@ class Finding:
     confounders: tuple[str, ...] = ()
     gpu: str = ""
     driver: str = ""
+    on_cpu: bool = False  # measured, and on no GPU
 
     @property
     def where(self) -> str:
         """The sentence that no verdict goes without."""
+        if self.on_cpu:
+            return "on the CPU"
         if not self.gpu:
             return "where it was looked up"
         return f"on this GPU ({self.gpu}), with this driver ({self.driver or 'unknown'})"
