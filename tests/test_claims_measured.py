@@ -457,6 +457,23 @@ def test_a_value_that_a_case_may_have_is_no_mistake(own, cases, tmp_path):
     assert f"--benchmarks {tmp_path / 'own'} --campaign NAME" in found.takes
 
 
+@pytest.mark.parametrize("second", [OWN, OWN.replace("128", "256")])
+def test_a_family_in_two_folders_has_the_values_of_either(own, tmp_path, monkeypatch, second):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "bench_copy.py").write_text(second)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"no value of n '65' in family our_own.*there: 64, "):
+        own(entry("exists", cases='{ family = "our_own", op = "step", n = 65 }'))
+    assert own(entry("exists", cases='{ family = "our_own", n = 128 }')).verdict is Verdict.NOT_MEASURED
+
+
+def test_a_quantity_that_its_cases_do_not_hold_is_named(write, judge):
+    write(1.0, [case("a", family="our_own", quantities={"peak_nbytes": 5.0}, n=1)])
+    sides_ = 'effect = "value"\nunit = "peak_nbyte"\n'
+    text = entry("at most", "value = 9", sides=sides_, cases='{ family = "our_own" }')
+    assert judge(text).reason == "its cases hold no quantity 'peak_nbyte'; there: peak_nbytes, seconds"
+
+
 def test_parameters_that_no_case_has_together_select_nothing(write, judge):
     write(1.0, [case("a", family="our_own", n=1), case("b", family="our_own", m=2)])
     with pytest.raises(UsageError, match=r"no case of family our_own has op '\*' together with n = 1, m = 2"):

@@ -8,6 +8,7 @@ from typing import Any
 
 from bench_lib.claims import judging, selecting
 from bench_lib.claims.bounds import scale_of
+from bench_lib.claims.derived import DERIVED
 from bench_lib.claims.measured import Arm, Compared, Measured
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Contrast, Effect, Finding, Verdict
@@ -37,20 +38,24 @@ def findings(claim: Claim, measured: Measured) -> tuple[Finding, ...]:
     return tuple(_finding(claim, one, tests) for one in selections)
 
 
-def on_cpu(claim: Claim, measured: Measured) -> str:
-    """Why nothing is judged although cases of a claim are there: they are a CPU's; "" where none are."""
+def unmeasured(claim: Claim, measured: Measured) -> str:
+    """Why nothing is judged of a claim although its cases are there: a CPU's, or without its quantity.
+
+    "" where no case is there, or none of this is the reason.
+    """
     taken = [one.parameter for one in claim.contrasts] or [""]
-    there = any(
-        not arm.on_gpu and selecting.measured(arm.cases, claim, one)
-        for arm in measured.stacks
-        for one in taken
-    )
-    if not (claim.on_gpu and there):
-        return ""
-    return (
-        f"its cases were measured on the CPU, and the claim needs {claim.needs}; "
-        'write needs = "no GPU" where they are to count'
-    )
+    there = [
+        arm for arm in measured.stacks if any(selecting.measured(arm.cases, claim, one) for one in taken)
+    ]
+    if there and claim.on_gpu and not any(arm.on_gpu for arm in there):
+        return (
+            f"its cases were measured on the CPU, and the claim needs {claim.needs}; "
+            'write needs = "no GPU" where they are to count'
+        )
+    units = {unit for arm in there for unit in selecting.units(arm.replicates, claim)}
+    if units and claim.unit not in units | {*DERIVED}:
+        return f"its cases hold no quantity {claim.unit!r}; there: {', '.join(sorted(units))}"
+    return ""
 
 
 def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:

@@ -74,9 +74,15 @@ def _names(tree: ast.Module, above: Iterable[ast.Module]) -> Names:
 
 
 def _joined(a: Names, b: Names) -> Names:
-    """A family of two files. An op of both has the values of neither: which counts cannot be told."""
-    twice = a.ops & b.ops
-    values = {op: found for op, found in {**a.values, **b.values}.items() if op not in twice}
+    """A family of two files, or of one that lies in two folders: what is possible in either."""
+    values = {**a.values, **b.values}
+    for op in a.ops & b.ops:
+        known = {name: (a.possible(op, name), b.possible(op, name)) for name in a.parameters | b.parameters}
+        values[op] = {
+            name: mine | yours
+            for name, (mine, yours) in known.items()
+            if mine is not None and yours is not None
+        }
     own = {op: a.own.get(op, frozenset()) | b.own.get(op, frozenset()) for op in a.ops | b.ops}
     return Names(a.ops | b.ops, a.parameters | b.parameters, values, own, a.shared | b.shared)
 

@@ -68,5 +68,5 @@ def _judged(claim: Claim, world: checks.World, known: Known, strange: str) -> Ju
     if claim.kind is Kind.FACT:
         return checks.judged(claim, world, missing)
     found = findings.findings(claim, world.measured)
-    why = strange or ("" if found else findings.on_cpu(claim, world.measured))
+    why = strange or ("" if found else findings.unmeasured(claim, world.measured))
     return combining.combined(claim, found, missing, why)

@@ -55,6 +55,17 @@ def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]
     return found
 
 
+def units(found: Replicates, claim: Claim) -> set[str]:
+    """The units in which the cases that a claim selects have values: seconds, and their quantities."""
+    rows = found.values[["family", "op", "params", "unit"]].drop_duplicates()
+    taken = [one.parameter for one in claim.contrasts] or [""]
+    return {
+        str(unit)
+        for family, op, text, unit in rows.itertuples(index=False)
+        if any(selected(claim, family, op, params_of(text), one) for one in taken)
+    }
+
+
 def of_comparison(claim: Claim, comparison: Comparison, ignoring: str = "") -> list[CaseChange]:
     """The rows of a comparison that a claim selects: cases, or the quantity that it is about."""
     if claim.unit == SECONDS:
