@@ -6,6 +6,7 @@ only be mistaken for one another.
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,7 +47,7 @@ def _runs(folder: CampaignFolder) -> Iterator[tuple[str, str]]:
         with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
             for row in pq.read_table(path, columns=["device", "command"], partitioning=None).to_pylist():
                 yield str(row["device"] or ""), str(row["command"] or "")
-    for path in folder.journals():
+    for path in filter(Path.is_file, folder.journals()):  # reading a device may never end
         with contextlib.suppress(DataError, OSError):
             run = journal.read(path)[0]
             yield str(run.get("device") or ""), str(run.get("command") or "")
