@@ -24,6 +24,16 @@ class CudaGainsError(Exception):
     """The root of the tree; its text is what the user reads."""
 
 
+def first_sentence(text: str) -> str:
+    """The first line of an error of somebody else, and after a colon at its end what that announces.
+
+    A compiler's first line only says that its backend raised something; "no message" for no text.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no message"]
+    end = next((n for n, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
+    return " ".join(lines[: end + 1])
+
+
 class UsageError(CudaGainsError):
     """Wrong use: names what was found, what was expected and what to do."""
 

@@ -141,6 +141,13 @@ class OutOfMemoryError(RuntimeError):
         (NotApplicable("no case"), NotApplicable, "no case"),
         (WrongResult("wrong"), WrongResult, "wrong"),
         (RuntimeError("one\ntwo"), CudaGainsError, "compiled: RuntimeError: one"),
+        (
+            RuntimeError(
+                "backend='inductor' raised:\nCppCompileError: no header\n\nSet TORCHDYNAMO_VERBOSE=1"
+            ),
+            CudaGainsError,
+            "compiled: RuntimeError: backend='inductor' raised: CppCompileError: no header",
+        ),
         (RuntimeError(""), CudaGainsError, "compiled: RuntimeError: no message"),
         (OutOfMemoryError("Tried to allocate"), MemoryError, "compiled: OutOfMemoryError: Tried to allocate"),
         (CudaError("cuLaunchKernel", 700), CudaError, "cuLaunchKernel failed with CUDA error 700"),

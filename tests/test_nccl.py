@@ -1,5 +1,6 @@
 """NCCL by path without a GPU: its signatures, its log, where it lies; the numbers that are checked."""
 
+import contextlib
 import ctypes
 import re
 import subprocess
@@ -20,6 +21,9 @@ from bench_lib.nccl.log import Choice, choices
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
 from bench_lib.units import nccl_version_text
+
+with contextlib.suppress(ImportError):
+    import torch  # noqa: F401  # before a pretended NCCL is loaded here, which lacks what torch asks of its own
 
 # --- the signatures, against NVIDIA's own header
 

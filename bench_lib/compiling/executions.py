@@ -15,7 +15,7 @@ from bench_lib.compiling.compiled_model import EAGER, NULL, forget, no_recompile
 from bench_lib.compiling.training import Arm, Setup, check_agrees, distance, prepared, reference
 from bench_lib.convolution.precision import in_precision
 from bench_lib.device.telemetry import Reader
-from bench_lib.errors import CudaError, CudaGainsError
+from bench_lib.errors import CudaError, CudaGainsError, first_sentence
 from bench_lib.model import Policy, Series, Timing
 from bench_lib.timing.turns import Clock, in_turns
 
@@ -114,8 +114,7 @@ def told(execution: str, error: Exception) -> Exception:
         return CudaError(error.call, error.code)
     if isinstance(error, CudaGainsError):
         return type(error)(str(error))
-    first = (str(error).strip().splitlines() or ["no message"])[0]
-    text = f"{execution}: {type(error).__name__}: {first}"
+    text = f"{execution}: {type(error).__name__}: {first_sentence(str(error))}"
     return MemoryError(text) if "OutOfMemory" in type(error).__name__ else CudaGainsError(text)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_lib.errors import CudaGainsError, WrongResult
+from bench_lib.errors import CudaGainsError, WrongResult, first_sentence
 from bench_lib.exporting.exporter import Exported, Exporter
 from bench_lib.exporting.networks import Subject, construct, network
 from bench_lib.model import Series, Timing
@@ -36,7 +36,7 @@ def agreement(torch: Any, subject: Subject, path: Path) -> Agreement:
         pairs = [_pair(torch, session, subject, inputs) for inputs in (subject.inputs, subject.others)]
     except Exception as error:  # of its own kinds, none of which is public
         raise CudaGainsError(
-            f"onnxruntime does not run {subject.name}: {str(error).splitlines()[0]}"
+            f"onnxruntime does not run {subject.name}: {first_sentence(str(error))}"
         ) from None
     absolute = max(float(abs(found - expected).max()) for found, expected in pairs)
     relative = max(_relative(found, expected) for found, expected in pairs)

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable
+from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable, first_sentence
 from bench_lib.exporting.networks import Subject, warm_up
 from bench_lib.torch_packages import torch_of
 
@@ -95,5 +95,4 @@ def _cause(error: BaseException) -> str:
     """The first line of what an error comes from: an exporter's own is about how to report it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {(lines or ['no message'])[0][:200]}"
+    return f"{type(error).__name__}: {first_sentence(_COLOUR.sub('', str(error)))[:200]}"

@@ -15,7 +15,15 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, Unavailable, WrongResult
+from bench_lib.errors import (
+    CaseTimeout,
+    CudaError,
+    CudaGainsError,
+    NotApplicable,
+    Unavailable,
+    WrongResult,
+    first_sentence,
+)
 from bench_lib.processes import guard
 
 Handler = Callable[[Any], Any]
@@ -186,7 +194,7 @@ def told(error: Exception) -> Exception:
     """
     if isinstance(error, CudaGainsError) and not isinstance(error, CudaError):
         return type(error)(str(error))
-    line = (str(error).strip().splitlines() or ["no message"])[0]
+    line = first_sentence(str(error))
     out = isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
     if out or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return MemoryError(line)

@@ -16,6 +16,7 @@ from bench_lib.errors import (
     NotApplicable,
     Unavailable,
     WrongResult,
+    first_sentence,
 )
 from bench_lib.model import Status
 
@@ -35,7 +36,8 @@ def status_of(error: BaseException) -> Status:
 
 def reason_of(error: BaseException) -> str:
     """Why, in one line."""
-    text = (text_of(error).strip().splitlines() or [""])[0]
+    said = text_of(error)
+    text = first_sentence(said) if said.strip() else ""
     named = isinstance(error, CudaGainsError | pytest.skip.Exception | pytest.fail.Exception) and text
     return (text if named else f"{type(error).__name__}: {text}".removesuffix(": "))[:_REASON_LENGTH]
 
