@@ -7,6 +7,7 @@ plugin itself.
 import io
 import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -235,6 +236,7 @@ def test_a_drawn_seed_is_kept(kit: Kit) -> None:
         ({"quick": True}, r"quick false.*true"),
         ({"null": False}, r"null true.*false"),
         ({"device": "cpu"}, r'device "auto".*"cpu"'),
+        ({"keyword": "first_cold"}, r'keyword "".*"first_cold"'),
     ],
 )
 def test_another_plan_is_refused_and_says_what_differs(kit: Kit, change: dict[str, Any], said: str) -> None:
@@ -571,5 +573,8 @@ def test_the_stored_command_is_the_whole_command(kit: Kit) -> None:
         "cuda-gains run --stack here --stack there --family launch --family canary --rounds 2 --campaign c "
         f"--quick --no-null --results {kit.path}/results --benchmarks {kit.path} --wheels 'my wheels'"
     )
+    some = kit.plan(keyword="first_cold or first_warm")
+    assert "-k 'first_cold or first_warm' --rounds" in some.command
+    assert "-k 'first_cold or first_warm'" in shlex.join(some.arguments("here"))
     usual = {"results": Path("results"), "benchmarks": Path("tests"), "full": True, "device": "cpu"}
     assert kit.plan(**usual).command.endswith("--campaign c --full --benchmarks tests --device cpu")

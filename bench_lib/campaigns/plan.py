@@ -25,7 +25,12 @@ from bench_lib.stacking.stacks import StackEntry, stack
 
 FILE = "plan.json"
 _ALL = "all"
-_LATER = {"ranks": _ALL, "nccl": [], "soak": 0.0}  # what a plan stored before there was such a key stands for
+_LATER = {
+    "ranks": _ALL,
+    "nccl": [],
+    "soak": 0.0,
+    "keyword": "",
+}  # what a plan stored before there was such a key stands for
 _DEVICES = ("auto", "cuda", "cpu")
 _MAY_CHANGE = frozenset({"rounds", "seed", "command"})
 
@@ -40,6 +45,7 @@ class Plan:
     url: str = ""  # of the place where results belong, when that is not `results`
     rounds: int = 10  # finished rounds in the folder at the end
     families: tuple[str, ...] = ()
+    keyword: str = ""  # of pytest's -k: which of the cases
     quick: bool = False
     full: bool = False
     soak: float = 0.0  # minutes of each soak; 0: none
@@ -107,6 +113,7 @@ class Plan:
     def command(self) -> str:
         """The command line that begins this campaign, and goes on with it."""
         words = ["cuda-gains", "run", *_each("--stack", self.stacks), *_each("--family", self.families)]
+        words += ["-k", self.keyword] if self.keyword else []
         words += ["--rounds", str(self.rounds), "--campaign", self.campaign]
         words += _flags({"--quick": self.quick, "--full": self.full, "--no-null": not self.null})
         given = {"--results": self.address, "--benchmarks": self.benchmarks, "--device": self.device}
@@ -127,6 +134,7 @@ class Plan:
         words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
         words += ["--ranks", self.ranks] if self.ranks != _ALL else []
         words += ["--soak", f"{self.soak:g}"] if self.soak else []
+        words += ["-k", self.keyword] if self.keyword else []
         words += _each("--nccl", self.nccl)
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)
@@ -154,6 +162,7 @@ def settle(plan: Plan, begun: bool = False) -> int:
         "stacks": list(plan.stacks),
         "pins": {entry.name: list(entry.pins) for entry in plan.entries()},
         "families": sorted(plan.families),
+        "keyword": plan.keyword,
         "quick": plan.quick,
         "full": plan.full,
         "soak": plan.soak,

@@ -29,6 +29,9 @@ def run(
             "--family", metavar="NAME", help="Only this family; repeat it for more. mps runs only so."
         ),
     ] = None,
+    keyword: Annotated[
+        str, typer.Option("-k", metavar="EXPRESSION", help="Only cases whose names fit, as pytest's -k.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="15 samples, core cases only.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Also the grids families leave out.")] = False,
     soak: Annotated[
@@ -80,6 +83,7 @@ def run(
         stacks=tuple(stack),
         rounds=rounds,
         families=tuple(family or ()),
+        keyword=keyword,
         quick=quick,
         full=full,
         soak=soak,
