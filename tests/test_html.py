@@ -575,6 +575,9 @@ def test_all_takes_no_sides():
 def test_every_campaign_that_ships_has_a_report_of_campaigns_and_sides_that_are_there():
     entries = shipped.read(ROOT / "results" / shipped.LIST)
     there = [path.parent.name for path in (ROOT / "results").glob("*/README.md")]
+    there.remove(
+        "h200-default-suite"
+    )  # one run of each policy: it says how long they take, and compares nothing
     assert {entry.campaign for entry in entries} == set(there)
     for entry in entries:
         for side in entry.sides:
