@@ -22,6 +22,14 @@ def nbytes_text(nbytes: float) -> str:
     return f"{nbytes:.4g} B"
 
 
+def percent_text(share: float) -> str:
+    """A share as percent with two digits, never with an exponent; above 1000 % its size says nothing."""
+    percent = 100 * share
+    if percent > 1000:
+        return "> 1000 %"
+    return f"{percent:.2g} %" if percent < 99 else f"{percent:.0f} %"
+
+
 def cuda_version_text(code: int) -> str:
     """A version as CUDA codes it: 12040 is 12.4."""
     return f"{code // 1000}.{code % 1000 // 10}"

@@ -118,6 +118,26 @@ def test_intervals_that_are_too_narrow_are_doubted():
     )
 
 
+def test_a_machine_that_supports_few_margins_is_too_noisy_for_a_verdict():
+    """Whatever else is well: none of five cases supported is no machine to compare on."""
+    supported = calibrate.calibrate(null(noise(5, sd=0.001)))
+    noisy = calibrate.calibrate(null(noise(5, sd=3.0)))
+    half = dataclasses.replace(supported, cases=supported.cases[:3] + noisy.cases[:3])
+    assert (supported.too_noisy, half.too_noisy, noisy.doubts) == ("", "", ())
+    less = dataclasses.replace(supported, cases=supported.cases[:2] + noisy.cases[:3])
+    assert "with 10 rounds: they are supported in 2 of 5 cases; quiet the machine " in less.too_noisy
+    assert noisy.too_noisy.endswith(
+        "supported in none of 5 cases; quiet the machine "
+        "(cuda-gains doctor names what disturbs it) or measure more rounds"
+    )
+    said, well = (page.markdown("", calibrate_page.sections(one)) for one in (noisy, supported))
+    assert noisy.too_noisy in said
+    assert "too noisy" in json.loads(calibrate_page.json(noisy))["too_noisy"]
+    assert ("Nothing here speaks against" in well, "Nothing here speaks against" in said) == (True, False)
+    assert "> 1000 %, half of the cases" in said.replace("\\", "")
+    assert max(int(number) for number in re.findall(r"(\d+) %", said)) <= 1000
+
+
 def test_identical_medians_on_a_coarse_clock_do_not_differ():
     found = calibrate.calibrate(null(np.zeros((5, 4)), step=0.01))
     assert (found.differing, found.swapped_share, found.doubts) == (0, 0.0, ())

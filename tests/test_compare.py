@@ -863,3 +863,6 @@ def test_an_effect_at_the_margin_is_told_from_scatter_that_hides_it():
     assert re.fullmatch(r"about \d{1,2} more rounds should settle it", advice([0.08, -0.05, 0.02]))
     wide = advice([at + 0.4, at - 0.4, at])
     assert wide.endswith("hardly settle it: its values scatter by 49 %, find what disturbs them first")
+    for scale, said in ((1.7, "447 %"), (0.7, "101 %"), (5.0, "> 1000 %")):  # and no exponent
+        far = advice([at + scale, at - scale, at])
+        assert f"its values scatter by {said}, find" in far

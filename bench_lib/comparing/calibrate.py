@@ -19,6 +19,7 @@ from bench_lib.model import CaseChange, Change, Comparison
 EFFECTS = (0.01, 0.02, 0.05)  # the effects that rounds are counted for
 SAFE = 2  # a margin is supported when it is at least this many A/A half-widths
 MOST_FALSE = 0.08  # share over all swaps above which the intervals themselves are doubted
+FEWEST_SUPPORTED = 0.5  # share of the cases whose margin is supported, below which a machine is too noisy
 _ROUNDING = 1e-12
 _PARTS = {2: ("first", "last"), 3: ("first", "middle", "last")}
 
@@ -86,6 +87,30 @@ class Calibration:
     def beyond(self) -> int:
         """Cases in which the two differ by more than the margin."""
         return sum(case.change in (Change.FASTER, Change.SLOWER) for case in self.cases)
+
+    @property
+    def unit(self) -> str:
+        """What the pairs are: `rounds`, or `runs` of a contrast."""
+        return "runs" if self.pairing == Pairing.RUNS else "rounds"
+
+    @property
+    def supported(self) -> int:
+        """Cases whose declared margin is supported by so many pairs."""
+        return sum(case.supports <= case.margin for case in self.cases)
+
+    @property
+    def too_noisy(self) -> str:
+        """Why most comparisons here would stay without a verdict, and what to do; "" where they would not.
+
+        It is no doubt about the changes that are found: of an effect that is large enough they tell.
+        """
+        if self.supported >= FEWEST_SUPPORTED * len(self.cases):
+            return ""
+        return (
+            f"this machine is too noisy for a verdict at these margins with {self.pairs} {self.unit}: they "
+            f"are supported in {self.supported or 'none'} of {len(self.cases)} cases; quiet the machine "
+            f"(cuda-gains doctor names what disturbs it) or measure more {self.unit}"
+        )
 
     @property
     def doubts(self) -> tuple[str, ...]:

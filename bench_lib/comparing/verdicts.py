@@ -13,6 +13,7 @@ from bench_lib.comparing.matching import Row
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.stats import FEWEST, MOST_MORE, MOST_ROUNDS, Effects, Floats
 from bench_lib.model import CaseChange, Change
+from bench_lib.units import percent_text
 
 CANARY = "canary"  # the family that no software upgrade should move
 NOT_INTERLEAVED = "not interleaved: confounded with the session"
@@ -191,8 +192,8 @@ def _hopeless(change: CaseChange) -> str:
     margin, half = np.log1p(change.margin), np.log((change.high or 1.0) / (change.low or 1.0)) / 2
     if half <= margin:
         return "the effect lies at the margin"
-    scatter = 100 * np.expm1(change.sd or half)
-    return f"its values scatter by {scatter:.2g} %, find what disturbs them first"
+    scatter = percent_text(np.expm1(change.sd or half))
+    return f"its values scatter by {scatter}, find what disturbs them first"
 
 
 def _more(n: int, pairing: Pairing) -> str:

@@ -12,6 +12,7 @@ from bench_lib.comparing.verdicts import Pairing
 from bench_lib.journaling.journal import finite
 from bench_lib.pages import terminal
 from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, markdown
+from bench_lib.units import percent_text
 
 _ROUNDS_FOR = tuple(f"for {100 * effect:g} %" for effect in EFFECTS)
 _READING = (
@@ -56,13 +57,14 @@ def json(found: Calibration) -> str:
     """The whole calibration as strict JSON."""
     document = dataclasses.asdict(found)
     document |= {"differing": found.differing, "beyond": found.beyond, "doubts": found.doubts}
+    document |= {"supported": found.supported, "too_noisy": found.too_noisy}
     for case in document["cases"]:
         case["rounds"] = {f"{effect:g}": n for effect, n in zip(EFFECTS, case["rounds"], strict=True)}
     return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def _answer(found: Calibration) -> Iterable[str | Bullets]:
-    unit = "runs" if found.pairing == Pairing.RUNS else "rounds"
+    unit = found.unit
     number, share = len(found.cases), found.differing / len(found.cases)
     tried = "all" if found.swaps == 2 ** (found.pairs - 1) else "a sample of"
     yield (
@@ -72,13 +74,13 @@ def _answer(found: Calibration) -> Iterable[str | Bullets]:
         f"{100 * found.swapped_share:.1f} % of the cases differ, and {100 * found.as_far:.0f} % of the swaps "
         "set the two as far apart as they are."
     )
-    yield Bullets(found.doubts) if found.doubts else "Nothing here speaks against a comparison."
-    supported = sum(case.supports <= case.margin for case in found.cases)
+    against = (*found.doubts, *([found.too_noisy] if found.too_noisy else []))
+    yield Bullets(against) if against else "Nothing here speaks against a comparison."
     resolves = sorted(case.resolves for case in found.cases)
     yield (
-        f"With {found.pairs} {unit} a case resolves effects from {_percent(resolves[0])} to "
-        f"{_percent(resolves[-1])}, half of the cases {_percent(median(resolves))} or smaller; the declared "
-        f"margin is supported in {supported} of {number} cases."
+        f"With {found.pairs} {unit} a case resolves effects from {percent_text(resolves[0])} to "
+        f"{percent_text(resolves[-1])}, half of the cases {percent_text(median(resolves))} or smaller; the "
+        f"declared margin is supported in {found.supported} of {number} cases."
     )
 
 
@@ -90,7 +92,7 @@ def _families(found: Calibration) -> Table:
     rows: tuple[tuple[Inline, ...], ...] = tuple(
         (
             Code(name),
-            _percent(margin),
+            percent_text(margin),
             str(len(cases)),
             str(sum(case.supports <= margin for case in cases)),
             *_medians(cases),
@@ -103,7 +105,7 @@ def _families(found: Calibration) -> Table:
 def _medians(cases: Sequence[CaseNoise]) -> tuple[str, ...]:
     spreads = (median(getattr(case, name) for case in cases) for name in ("run_sd", "resolves", "supports"))
     rounds = (int(median(counts)) for counts in zip(*(case.rounds for case in cases), strict=True))
-    return (*map(_percent, spreads), *map(_rounds, rounds))
+    return (*map(percent_text, spreads), *map(_rounds, rounds))
 
 
 def _places_text(found: Calibration) -> str:
@@ -137,16 +139,12 @@ def _cases(found: Calibration) -> Table:
             str(case.n),
             f"{case.ratio:.3f} [{case.low:.3f}, {case.high:.3f}]",
             "yes" if case.differs else "no",
-            *map(_percent, (case.run_sd, case.resolves, case.supports, case.margin)),
+            *map(percent_text, (case.run_sd, case.resolves, case.supports, case.margin)),
             *map(_rounds, case.rounds),
         )
         for case in sorted(found.cases, key=lambda case: case.resolves)
     )
     return Table((*head, *_ROUNDS_FOR), rows)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def _rounds(n: int) -> str:
