@@ -72,6 +72,24 @@ def of_ours(pipes=""):
     return found
 
 
+@pytest.mark.parametrize(
+    ("answers", "left"),
+    [
+        ({"get_server_list": "12", "get_client_list 12": ""}, True),
+        ({"get_server_list": ""}, True),
+        ({"get_server_list": "12", "get_client_list 12": "99"}, False),
+        ({"get_server_list": "12"}, False),  # a question that Ctrl-C ended says nothing of clients
+        ({}, False),
+    ],
+)
+def test_no_answer_is_not_no_client(tmp_path, answers, left):
+    lines = "".join(f"'{asked}') echo '{answer}';;\n" for asked, answer in answers.items())
+    stand_in = tmp_path / "control"
+    stand_in.write_text(f'#!/bin/sh\nread asked\ncase "$asked" in\n{lines}*) exit 1;;\nesac\n')
+    stand_in.chmod(0o755)
+    assert control.Control(str(stand_in), tmp_path, tmp_path).no_client_left() == left
+
+
 # --- the family, from its benchmark file to its end
 
 

@@ -71,6 +71,14 @@ class Control:
         """The processes that are clients of this daemon's servers now, by their numbers."""
         return [pid for server in self._listed("get_server_list") for pid in self._clients_of(server)]
 
+    def no_client_left(self) -> bool:
+        """Whether the daemon says of every server that it has no client; no answer says nothing."""
+        servers = self.ask("get_server_list")
+        if servers is None:
+            return False
+        answers = [self.ask(f"get_client_list {pid}") for pid in _numbers(servers)]
+        return all(answer is not None and not _numbers(answer) for answer in answers)
+
     def told(self) -> str:
         """What the daemon says of its servers, and the last lines of its logs: why something is not."""
         servers = " ".join(map(str, self._listed("get_server_list"))) or "none"
@@ -80,7 +88,11 @@ class Control:
         return self._listed(f"get_client_list {server}")
 
     def _listed(self, command: str) -> list[int]:
-        return [int(word) for word in (self.ask(command) or "").split() if word.isdecimal()]
+        return _numbers(self.ask(command) or "")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split() if word.isdecimal()]
 
 
 def last_words(logs: Path) -> str:

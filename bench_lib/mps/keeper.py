@@ -62,7 +62,7 @@ def start(control: Control, uuid: str) -> str:
 
 def end(control: Control) -> str:
     """Let clients leave, ask the daemon to quit and wait; "" or a sentence on what still runs."""
-    _until(lambda: not control.clients(), CLIENTS_SECONDS)
+    _until(lambda: control.no_client_left() or not _ours(control), CLIENTS_SECONDS)
     control.ask("quit")
     if _until(lambda: not _ours(control), QUIT_SECONDS):
         return ""
