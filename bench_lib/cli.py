@@ -1,7 +1,7 @@
 """The command `cuda-gains`; what each part of it does stands in bench_lib.commands.
 
-Exit codes: 0; 1 a case failed (`run`), `--fail-on` matched, or `--strict` and a claim is refuted; 2 wrong
-use; 3 the doctor found a fault; 4 refused to measure.
+Exit codes: 0; 1 a case failed or nothing was measured (`run`), `--fail-on` matched, or `--strict` and a claim
+is refuted; 2 wrong use; 3 the doctor found a fault; 4 refused to measure.
 """
 
 import sys

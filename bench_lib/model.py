@@ -39,15 +39,26 @@ class Status(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
+MOST_FLAGGED = 0.10  # of the samples of a case in one run
+_INSTALL = "pip install"  # in a reason: what is missing can be installed
+
+
 def why_nothing(ends: Mapping[tuple[str, str], int]) -> str:
     """The commonest reason of cases of which none is `ok`; "" where one is, or where there are none.
+
+    What a package would mend goes before all others: a missing GPU hides it from most cases.
 
     `ends`: how many cases ended with a status and a reason.
     """
     if not ends or any(status == Status.OK for status, _ in ends):
         return ""
-    status, reason = max(ends, key=lambda end: ends[end])
+    status, reason = max(ends, key=lambda end: (_INSTALL in end[1], ends[end]))
     return reason or str(status)
+
+
+def too_many_flagged(n_flagged: int, n_samples: int) -> bool:
+    """Whether so many flagged samples keep a case of a run out of every comparison."""
+    return n_flagged > MOST_FLAGGED * n_samples
 
 
 # A run that holds one of these did not do what it was asked to do; the exit code says so.

@@ -83,7 +83,8 @@ for position, case in enumerate(cases):
     if what == "fail":
         failed, status, series = True, Status.FAILED, None
     else:
-        status, series = Status.OK, Series((1.0, 2.0))
+        flags = ("preempted", "") if case.op in fault.get("flagged", ()) else ()
+        status, series = Status.OK, Series((1.0, 2.0), flags)
     reason = "made to fail" if failed else ""
     journal.case(Measurement(case, status, reason, series, 0.02, position, case.op), "default")
     if what == "stop":
@@ -204,11 +205,21 @@ def test_rounds_hold_every_arm_in_the_planned_order(kit: Kit) -> None:
     assert [kit.statuses(arm) for arm in ARMS] == [ALL_OK] * 3
     assert "round 2 of 2, " in kit.said
     assert "2 of 2 rounds are in" in kit.said
+    last = f"next: cuda-gains compare here there --campaign c --results {kit.path / 'results'}"
+    assert kit.said.splitlines()[-1] == last
+    assert "flagged" not in kit.said
     assert list((kit.folder.path / "logs").iterdir()) == []
 
 
 def test_finished_rounds_count_and_rounds_may_grow(kit: Kit) -> None:
+    kit.fault(flagged="ad")
     assert kit.run_one(rounds=1) == 0
+    assert (
+        "round 1 of 1, here: 4 cases, 4 measured (2 flagged preempted) in " in kit.said
+    )  # not at compare only
+    assert kit.said.splitlines()[-1].startswith(
+        "next: after the upgrade, this command with --campaign c-after, "
+    )
     first = kit.rounds()
     assert first[0]["order"] == ["here"]
     assert kit.run_one(rounds=1) == 0

@@ -5,8 +5,12 @@ import time
 import pytest
 from plugin_runs import Runs
 
-from bench_lib.doctor import first
-from bench_lib.doctor.finding import State
+from bench_lib.doctor import first, machine_checks, timing_checks
+from bench_lib.doctor.finding import Check, Finding, State
+from bench_lib.running import doubts
+from bench_lib.running.options import Options
+from bench_lib.running.target import CPU, Target
+from bench_lib.stacking import stacks
 
 CASE = """
 def bench_nothing(bench):
@@ -19,6 +23,14 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs(pytester, monkeypatch)
     runs.write(CASE)
     return runs
+
+
+def named(name: str, finding: Finding):
+    def look(snapshot):
+        return finding
+
+    look.__name__ = name
+    return look
 
 
 def refused(found: dict) -> set[str]:
@@ -60,13 +72,37 @@ def test_tracing_of_every_line_is_refused(runs: Runs):
     assert not runs.table("cases")
 
 
+def test_a_busy_machine_is_told(tmp_path):
+    (tmp_path / "proc").mkdir()
+    for load, said in (("0.10", False), ("9999.0", True)):
+        (tmp_path / "proc/loadavg").write_text(f"{load} 0.50 0.50 2/300 4242\n")
+        told = first.busy(tmp_path)
+        assert told.startswith("load 9999.0 on ") == said == bool(told)
+        assert told.endswith("host-side times are not steady") == said
+
+
+def test_a_busy_machine_is_told_by_a_run_and_not_stored_with_it(monkeypatch):
+    """Of this moment alone: a stored setting would make two runs differ."""
+    busy = Finding(State.WARN, "load 64.0 on 2 CPUs", "an idle machine", "end it")
+    monkeypatch.setattr(machine_checks, "CHECKS", (Check(named("load", busy)),))
+    monkeypatch.setattr(timing_checks, "CHECKS", ())
+    found = doubts.look(stacks.stack("here"), Options(), Target(CPU))
+    assert found.sentences == (busy.sentence,)
+    assert found.stored == {}
+
+
 def test_a_doubt_is_said_and_stored_with_the_run(runs: Runs, monkeypatch):
     monkeypatch.setenv("TORCH_LOGS", "recompiles")
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     done = runs.pytest()
     assert done.ret == 0
     done.stdout.fnmatch_lines(
-        ["cuda-gains: TORCH_LOGS=recompiles (torch.compile writes logs), expected none*"]
+        [
+            "cuda-gains: TORCH_LOGS=recompiles (torch.compile writes logs), expected none*",
+            "run * in *",
+            "next: after the upgrade, this command with --campaign local-after, then cuda-gains compare "
+            "local/here local-after/here",
+        ]
     )
     (run,) = runs.table("runs")
     settings = dict(run["settings"])

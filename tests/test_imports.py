@@ -15,7 +15,8 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "units", "busbw", "layout", "schema", "faults", "faults.seals", "faults.whole",
+    "errors", "model", "next_step", "units", "busbw", "layout", "schema", "faults", "faults.seals",
+    "faults.whole",
     "faults.output", "faults.secrets", "observing", "observing.settings",
     "processes", "processes.guard", "processes.ended",
     "journaling", "journaling.journal_rows", "journaling.journal", "journaling.held",
@@ -100,7 +101,7 @@ JOIN = [
     "campaigns", "campaigns.schedule", "campaigns.plan", "campaigns.progress", "campaigns.watch",
     "campaigns.merge",
     "campaigns.campaign_rounds", "campaigns.campaign_cooling", "campaigns.campaign_sharing",
-    "campaigns.campaign_containers", "campaigns.campaign",
+    "campaigns.doubted", "campaigns.campaign_containers", "campaigns.campaign",
 ]
 READING = [
     "comparing", "comparing.sampled", "comparing.store", "comparing.sides", "comparing.stats",

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench_lib.device.gpu import Detected
+from bench_lib.errors import UsageError
 from bench_lib.running import preflight
 from bench_lib.stacking.stacks import HERE, StackEntry
 
@@ -162,6 +163,22 @@ def test_what_is_measured_without_a_gpu() -> None:
     skips = "no GPU: no GPU; this campaign measures the CPU and skips what needs a GPU"
     assert preflight.without_gpu([HERE, swap], NONE, False) == skips
     assert preflight.without_gpu([HERE, swap, numpy], NONE, True) == ""
-    bare = f"{skips}; of cudart, native, CUDA libraries alone, nothing is measured"
+    bare = f"{skips}; of cudart, native, CUDA libraries alone, that is at most canary"
     assert preflight.without_gpu([HERE, runtime, native], NONE, True) == bare
     assert preflight.without_gpu([runtime], H200, False) == ""
+
+
+def test_a_stack_that_only_a_gpu_can_run_is_refused_without_one() -> None:
+    runtime = StackEntry("cudart", "cudart", declared={"cudart": "12.4"})
+    shipped = {"launch", "tma", "canary"}
+    said = r"there is no GPU \(no GPU\), and of cudart, CUDA libraries alone, nothing is .* --family canary"
+    with pytest.raises(UsageError, match=said):
+        preflight.refuse_nothing([runtime], NONE, {"launch", "tma"}, shipped)
+    for entries, detected, measured in (
+        ([runtime], H200, {"launch"}),
+        ([runtime, HERE], NONE, {"launch"}),
+        ([runtime], NONE, {"launch", "canary"}),
+        ([runtime], NONE, {"launch", "somebodys"}),
+        ([runtime], NONE, set()),
+    ):
+        preflight.refuse_nothing(entries, detected, measured, shipped)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from plugin_runs import INI
 
+BUSY = "load 64.0 on 2 CPUs, expected an idle machine"
 BENCH = "from bench_lib.model import Series\ndef bench_a(bench):\n    bench.record(Series((1.0,)))\n"
 
 
@@ -15,7 +16,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "made").mkdir(exist_ok=True)
     (folder / "made/pytest.ini").write_text(INI)
     (folder / "made/bench_made.py").write_text(BENCH)
-    code = "import sys; from bench_lib.cli import main; sys.argv[0] = 'cuda-gains'; main()"
+    code = "import sys; from bench_lib.cli import main; from bench_lib.doctor import first; "
+    code += f"first.busy = lambda: {BUSY!r}; sys.argv[0] = 'cuda-gains'; main()"
     command = [sys.executable, "-c", code, "run", "--benchmarks", "made", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -31,6 +33,19 @@ def test_a_campaign_without_a_gpu_says_so_before_it_measures(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("cuda-gains: no GPU: ")
     assert "; this campaign measures the CPU and skips what needs a GPU\n" in done.stderr
+    assert done.stderr.splitlines()[1] == f"cuda-gains: {BUSY}"
+    last = "next: after the upgrade, this command with --campaign local-after, then "
+    assert done.stderr.splitlines()[-1] == f"{last}cuda-gains compare local/here local-after/here"
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_stack_of_which_nothing_would_be_measured_is_refused_before_it_is_fetched(tmp_path: Path) -> None:
+    suite = ("--benchmarks", str(Path(__file__).parents[1] / "benchmarks"))
+    done = run(tmp_path, "--stack", "cudart-12.4", *suite)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cuda-gains: there is no GPU (")
+    assert done.stderr.endswith("or name --family canary, which has a case of the CPU\n")
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -4,6 +4,7 @@ This process only starts others and reads their journals: it never touches CUDA.
 is one file, rounds/<round>.json, written once every arm has all its cases.
 """
 
+import json
 import signal
 import tempfile
 import time
@@ -16,10 +17,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from bench_lib import next_step
 from bench_lib.campaigns import campaign_containers, merge, schedule, watch
 from bench_lib.campaigns.campaign_cooling import Cooling
 from bench_lib.campaigns.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
 from bench_lib.campaigns.campaign_sharing import Sharing
+from bench_lib.campaigns.doubted import doubted
 from bench_lib.campaigns.plan import Plan, write_json
 from bench_lib.campaigns.progress import Progress
 from bench_lib.errors import DataError, Refused, UsageError
@@ -88,9 +91,9 @@ class _Campaign:
 def run(plan: Plan, console: Console) -> int:
     """Measure until the folder holds `plan.rounds` finished rounds; the exit code.
 
-    0; 1 a case failed (it is recorded, the others ran) or processes kept dying; 2 interrupted, or no
-    case is selected; 4 measuring was refused. Raises UsageError when the plan is wrong or differs from
-    the stored one, Unavailable when a stack cannot be had.
+    0; 1 a case failed (it is recorded, the others ran), nothing was measured or processes kept dying; 2
+    interrupted, or no case is selected; 4 measuring was refused. Raises UsageError when the plan is wrong
+    or differs from the stored one, Unavailable when a stack cannot be had.
     """
     sharing = Sharing(plan, lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
     cooling = Cooling(plan.folder, plan.cool_down_c, plan.cool_down_seconds)
@@ -153,9 +156,20 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
     put = campaign.sharing.end()
     say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
-    if reason := why_nothing(campaign.ends):
-        say(_NOTHING.format(cases=campaign.ends.total(), reason=reason))
-    return code or (1 if campaign.bad or not put else 0)
+    nothing = why_nothing(campaign.ends)
+    if nothing:
+        say(_NOTHING.format(cases=campaign.ends.total(), reason=nothing))
+    elif not code:
+        say(_next(campaign))
+    return code or (1 if campaign.bad or nothing or not put else 0)
+
+
+def _next(campaign: _Campaign) -> str:
+    """What to type now."""
+    cases = rows(campaign.folder.parquet_files("cases"), ["family", "params", "status"])
+    measured = [(c["family"], json.loads(c["params"])) for c in cases if c["status"] == Status.OK]
+    plan = campaign.plan
+    return next_step.line(plan.stacks, plan.campaign, str(plan.address), measured)
 
 
 def _finished(campaign: _Campaign) -> int:
@@ -200,7 +214,7 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         deaths = 0 if new else deaths + 1
         if deaths == _MAX_DEATHS:
             raise Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
-    campaign.progress.end(len(done), campaign.ends - before)
+    campaign.progress.end(len(done), campaign.ends - before, doubted(campaign.folder, runs))
     return runs
 
 

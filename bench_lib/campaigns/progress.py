@@ -14,11 +14,16 @@ from rich.progress import Progress as Bar
 from bench_lib.model import Status, why_nothing
 
 
-def counted(count: int, ends: Mapping[tuple[str, str], int]) -> str:
-    """How many cases there were, and of how many there is a result; of none: the commonest reason."""
+def counted(count: int, ends: Mapping[tuple[str, str], int], doubted: str = "") -> str:
+    """How many cases there were, and of how many there is a result; of none: the commonest reason.
+
+    `doubted`: of how many results a comparison will have no use, and why.
+    """
     measured = sum(n for (status, _), n in ends.items() if status == Status.OK)
     reason = f" ({why})" if (why := why_nothing(ends)) else ""
-    return f"{count} cases" if measured == count else f"{count} cases, {measured} measured{reason}"
+    if measured == count and not doubted:
+        return f"{count} cases"
+    return f"{count} cases, {measured} measured{f' ({doubted})' if doubted else reason}"
 
 
 class Progress:
@@ -54,15 +59,18 @@ class Progress:
         text = f"{self._label}: {count} cases, {self._left()}"
         self._bar.update(self._task, description=escape(text))
 
-    def end(self, count: int, ends: Mapping[tuple[str, str], int]) -> None:
-        """An arm of a round is done, with so many cases; `ends`: status and reason -> how many of them."""
+    def end(self, count: int, ends: Mapping[tuple[str, str], int], doubted: str = "") -> None:
+        """An arm of a round is done, with so many cases; `ends`: status and reason -> how many of them.
+
+        `doubted`: which of them a comparison will leave out; the line that says so stays everywhere.
+        """
         now = time.monotonic()
         seconds, self._last_end = now - self._last_end, now
         self._done += 1
         self.cases(count)
         self._bar.update(self._task, completed=self._done)
-        if not self._console.is_terminal:
-            self.say(f"{self._label}: {counted(count, ends)} in {seconds:.1f} s, {self._left()}")
+        if doubted or not self._console.is_terminal:
+            self.say(f"{self._label}: {counted(count, ends, doubted)} in {seconds:.1f} s, {self._left()}")
 
     def waiting(self, text: str, first: bool) -> None:
         """The arm waits; the first text of a wait stays, later ones show in the bar."""

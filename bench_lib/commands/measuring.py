@@ -1,11 +1,14 @@
 """Commands that measure, and that tidy what was measured."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bench_lib.commands.words import Address, AlsoNamed, Named, Wheels
+
+if TYPE_CHECKING:
+    from bench_lib.campaigns.plan import Plan
 
 
 def run(
@@ -68,6 +71,7 @@ def run(
     """Measure stacks in interleaved rounds, one process a stack and round; resumable."""
     from bench_lib import screen
     from bench_lib.campaigns import campaign as campaigns
+    from bench_lib.doctor import first
     from bench_lib.journaling import held
     from bench_lib.places import address
     from bench_lib.ranks.joining import refuse_campaign
@@ -98,9 +102,24 @@ def run(
     target = Target(device)
     target.check()
     held.require_alike(plan.folder, target.device, target.detected.reason)
-    if said := preflight.without_gpu(plan.entries(), target.detected, device == CPU):
-        typer.echo(f"cuda-gains: {said}", err=True)
+    preflight.refuse_nothing(plan.entries(), target.detected, *_families(plan))
+    for said in (preflight.without_gpu(plan.entries(), target.detected, device == CPU), first.busy()):
+        if said:
+            typer.echo(f"cuda-gains: {said}", err=True)
     raise typer.Exit(campaigns.run(plan, screen.console(stderr=True)))
+
+
+def _families(plan: "Plan") -> tuple[set[str], set[str]]:
+    """The families that a plan asks for, and those that this suite ships.
+
+    Canaries that nobody named come along with others and are nothing that was asked for.
+    """
+    from bench_lib import suite_files
+    from bench_lib.stacking import families
+
+    _, *suite = suite_files.folders()  # the first may be somebody's own
+    shipped = {family for folder in suite for family in families.declared(folder).values()}
+    return set(plan.families) or set(families.named(plan.benchmarks).values()) - {"canary"}, shipped
 
 
 def merge(

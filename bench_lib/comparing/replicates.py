@@ -11,10 +11,9 @@ import pandas as pd
 
 from bench_lib.comparing.sampled import Blocks, Name
 from bench_lib.comparing.store import Data
-from bench_lib.model import Status, Timing
+from bench_lib.model import MOST_FLAGGED, Status, Timing
 
 SECONDS = "seconds"  # the unit of times; any other unit is the name of a quantity
-MOST_FLAGGED = 0.10  # of the samples of a case in one run
 DOUBTED = "over 10 % of its samples are flagged"
 EVENT_STEP_SECONDS = 0.5e-6  # the resolution CUDA's documentation states for event pairs
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench_lib.model import why_nothing
+from bench_lib import next_step
+from bench_lib.model import Case, why_nothing
 from bench_lib.running import selection
 from bench_lib.running.target import CUDA
 
@@ -45,3 +46,12 @@ def nothing_measured(ends: Mapping[tuple[str, str], int]) -> str:
     if not (reason := why_nothing(ends)):
         return ""
     return f"nothing was measured: {sum(ends.values())} cases, 0 measured, most often: {reason}"
+
+
+def next_line(run: "Run", cases: Mapping[str, Case]) -> str:
+    """What to type after this run; "" where it measured nothing, and in a campaign, which says it itself."""
+    measured = [(cases[nodeid].family, cases[nodeid].params) for nodeid in sorted(run.ok())]
+    if not measured or run.task.round:
+        return ""
+    options = run.options
+    return next_step.line([run.stack.name], options.campaign, str(options.address), measured)

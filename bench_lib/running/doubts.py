@@ -39,7 +39,9 @@ def look(stack: StackEntry, options: Options, target: Target) -> Doubts:
         raise Refused(wrong[0])
     of_stack = [finding.sentence for finding in found]
     sentences = [*of_stack, *(finding.sentence for finding in doctor.values())]
-    stored = {f"doctor.{name}": finding.found for name, finding in doctor.items()}
+    stored = {
+        f"doctor.{name}": finding.found for name, finding in doctor.items() if name not in first.PASSING
+    }
     if profiler is not None:
         sentences.append(f"{profiler.found}: these times hold its share, and are for looking at")
         stored[PROFILER] = profiler.found

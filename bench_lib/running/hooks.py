@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
-from bench_lib.model import Status
+from bench_lib.model import Case, Status
 from bench_lib.running import banner, ending, selection
 from bench_lib.running.choice import WITH_XDIST, Choice
 from bench_lib.running.options import Options, Task
@@ -41,7 +41,7 @@ class Hooks:
         self._choice = Choice(self.options)
         config.pluginmanager.register(self._choice)
         self.active = False  # whether this session measures
-        self._cases: set[str] = set()  # node ids
+        self._cases: dict[str, Case] = {}  # by node id
         self._json_written = False
         self._errors: list[BaseException] = []
 
@@ -108,9 +108,8 @@ class Hooks:
         self.run.begin(len(cases))
         self.active = True
         self.config.pluginmanager.register(Surroundings(self.config, self.run, self._say))
-        self._cases = {item.nodeid for item in cases}
-        for item in cases:
-            case = selection.case_of(item)
+        self._cases = {item.nodeid: selection.case_of(item) for item in cases}
+        for item, case in zip(cases, self._cases.values(), strict=True):
             bench_json.mark(item, self._clock, f"{case.family}/{case.op}")
         doubts = (f"cuda-gains: {doubt}" for doubt in self.run.doubts.sentences)
         for line in (*banner.lines(self.run, cases), *doubts):
@@ -270,7 +269,7 @@ class Hooks:
             return
         from bench_lib.running import bench_json
 
-        bench_json.put(output_json, self.run.summary, self._cases - self.run.ok())
+        bench_json.put(output_json, self.run.summary, self._cases.keys() - self.run.ok())
         self._json_written = True
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -290,3 +289,5 @@ class Hooks:
         if self._choice.lost:
             terminalreporter.write_line(self._choice.lost)
         terminalreporter.write_line(f"run {self.run.task.run_id} in {self.run.where}")
+        if said := banner.next_line(self.run, self._cases):
+            terminalreporter.write_line(said)

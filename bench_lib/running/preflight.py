@@ -6,11 +6,12 @@ is imported, loaded or started for it. `cuda-gains doctor` asks the same.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench_lib.device import cudart
+from bench_lib.errors import UsageError
 from bench_lib.identity import machine
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
@@ -54,6 +55,7 @@ _UNSUFFIXED = frozenset(
         "nvjitlink",
     ]
 )
+_ON_CPU = "canary"  # the one family with a case that needs neither a GPU nor a package
 _CUDA_LIBRARIES = {*stacks.SWAPPED, "cublaslt", "nvrtc"}  # what only a GPU can run, among the declared
 _LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc)\.so\.\d+[\d.]*")
 
@@ -86,12 +88,34 @@ def without_gpu(entries: Iterable[StackEntry], detected: "Detected", asked_for_c
 
     Somebody who asked for the CPU knows, but for stacks of which then nothing is left.
     """
-    own = [entry for entry in entries if entry.base is None and entry.declared]
-    bare = [entry.name for entry in own if entry.declared.keys() <= _CUDA_LIBRARIES]
+    bare = [entry.name for entry in entries if _is_bare(entry)]
     if detected.available or (asked_for_cpu and not bare):
         return ""
-    nothing = f"; of {', '.join(bare)}, CUDA libraries alone, nothing is measured" if bare else ""
+    nothing = f"; of {', '.join(bare)}, CUDA libraries alone, that is at most {_ON_CPU}" if bare else ""
     return f"no GPU: {detected.reason}; this campaign measures the CPU and skips what needs a GPU{nothing}"
+
+
+def refuse_nothing(
+    entries: Sequence[StackEntry], detected: "Detected", measured: Iterable[str], shipped: Iterable[str]
+) -> None:
+    """Raise UsageError where the stacks hold CUDA libraries alone and there is no GPU to run them.
+
+    `measured`: the families that are asked for; of those that are `shipped` only the canaries have a case
+    for such a stack. What somebody's own families have is not known.
+    """
+    measured = set(measured)
+    known = bool(measured) and measured <= set(shipped) - {_ON_CPU}
+    if detected.available or not known or not all(map(_is_bare, entries)):
+        return
+    raise UsageError(
+        f"there is no GPU ({detected.reason}), and of {', '.join(e.name for e in entries)}, CUDA libraries "
+        "alone, nothing is measured without one; measure on a machine with a GPU, or name --family "
+        f"{_ON_CPU}, which has a case of the CPU"
+    )
+
+
+def _is_bare(entry: StackEntry) -> bool:
+    return entry.base is None and bool(entry.declared) and entry.declared.keys() <= _CUDA_LIBRARIES
 
 
 def cuda_of(entry: StackEntry) -> str:

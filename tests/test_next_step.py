@@ -1,0 +1,42 @@
+"""What a run says to type next, and why nothing was measured."""
+
+from pathlib import Path
+
+import pytest
+
+from bench_lib import next_step
+from bench_lib.model import Status, why_nothing
+
+FAMILIES = Path(__file__).parents[1] / "docs/families"
+
+
+def test_several_stacks_are_compared_where_they_lie():
+    said = next_step.line(["a", "b"], "mine", "my results", [])
+    assert said == "next: cuda-gains compare a b --campaign mine --results 'my results'"
+
+
+def test_one_stack_has_a_contrast_where_both_of_its_values_were_measured():
+    later = (
+        "after the upgrade, this command with --campaign c-after, then cuda-gains compare c/here c-after/here"
+    )
+    measured = [("cudnn_selection", {"benchmark": "off"}), ("launch", {"benchmark": "on"})]
+    assert next_step.line(["here"], "c", "results", measured) == f"next: {later}"
+    measured.append(("cudnn_selection", {"benchmark": "on"}))
+    contrast = "cuda-gains compare --contrast benchmark=off:on here --campaign c"
+    assert next_step.line(["here"], "c", "results", measured) == f"next: {contrast}; or {later}"
+
+
+@pytest.mark.parametrize("family", next_step.CONTRASTS)
+def test_each_contrast_is_the_one_of_its_familys_page(family):
+    name, baseline, candidate = next_step.CONTRASTS[family]
+    assert f"--contrast {name}={baseline}:{candidate}" in (FAMILIES / f"{family}.md").read_text()
+
+
+def test_what_can_be_installed_is_named_before_a_missing_gpu():
+    numba = "numba is not installed and the native timing loops need it; `pip install -e '.[measure]'`"
+    ends = {(Status.SKIPPED, "no GPU: none here"): 900, (Status.SKIPPED, numba): 1}
+    assert why_nothing(ends) == numba
+    assert why_nothing({**ends, (Status.OK, ""): 1}) == ""
+    assert why_nothing(
+        {(Status.SKIPPED, "no GPU: none here"): 2, (Status.NOT_APPLICABLE, "no torch"): 1}
+    ) == ("no GPU: none here")
