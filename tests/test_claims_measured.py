@@ -20,6 +20,8 @@ from bench_lib.cli import app
 from bench_lib.comparing import compare, sides
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Status, Work
+from bench_lib.pages import page
+from bench_lib.sections import claimed
 
 ROOT = Path(__file__).parents[1]
 QUIET = Noise(process_sd=0.004)
@@ -203,6 +205,25 @@ def test_an_effect_of_the_driver_cannot_be_shown_by_a_toolkit(truths, judge):
     told = [note for note in driven.confounders if note not in other.confounders]
     assert len(told) == 1
     assert "exchanging the toolkit cannot show what another driver does" in told[0]
+    assert (driven.driver_kept, other.driver_kept) == (True, False)
+
+
+def test_the_verdict_itself_says_that_no_driver_was_exchanged(truths, tmp_path, capsys):
+    (tmp_path / "c.toml").write_text(
+        entry("exists", more='lives_in = "driver"', name="driven") + entry("exists", name="other")
+    )
+    found = judged.verdicts(truths, None, tmp_path / "c.toml")
+    said = "by the toolkit alone, the driver was not exchanged"
+    for form in ("table", "md"):
+        pages.show(found, form)
+        shown = " ".join(capsys.readouterr().out.split())
+        driven = shown[shown.index("driven: supported") :].partition("other: supported")
+        assert f"driven: supported: {said}" in shown
+        assert said not in driven[2]
+    assert f"| driven | less time | supported: {said} |" in shown
+    assert "| other | less time | supported |" in shown
+    text = page.letters(claimed.section(found).blocks[1].rows[0][3])
+    assert text == f"supported: {said}"
 
 
 def test_of_several_candidates_the_nearest_is_compared(judge, tmp_path):

@@ -87,6 +87,26 @@ def test_the_log_ratio_of_a_run_is_the_median_over_its_turns(tmp_path):
     )
     row = read(tmp_path / "b").cases[0]
     assert row.log_ratios == pytest.approx([np.log(2)])  # of 2, 3 and 1.1; the medians say 2.2
+    assert "the ratio is taken within turns, not of the two columns (those divide to 2.200)" in row.reason
+    assert "within turns" not in read(tmp_path).cases[0].reason
+
+
+def test_columns_that_divide_to_a_number_outside_the_interval_are_told(tmp_path):
+    """Every run has the ratio 1.01 within its turns, and its medians say 1.00: less apart than the margin."""
+    for number in range(3):
+        rows = [
+            synthetic.measurement(ladder_case("11.8"), [1e-6, 2e-6, 4e-6], turns="t"),
+            synthetic.measurement(ladder_case("12.4"), [1.009e-6, 2.02e-6, 4.042e-6], turns="t"),
+        ]
+        if number:
+            rows[1] = synthetic.measurement(ladder_case("12.4"), [1.0101e-6, 2e-6, 4.0402e-6], turns="t")
+        info = synthetic.run_info("demo", "here", started_at=synthetic.EPOCH + number)
+        synthetic.write_run(tmp_path, info, synthetic.identity(Machine()), rows)
+    row = read(tmp_path).cases[0]
+    quotient = row.candidate / row.baseline
+    assert not row.low <= quotient <= row.high
+    assert abs(quotient / row.ratio - 1) < row.margin
+    assert "the ratio is taken within turns" in row.reason
 
 
 @pytest.mark.parametrize("names", [("", ""), ("a", "b"), ("a", "")])

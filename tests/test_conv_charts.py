@@ -181,3 +181,16 @@ def test_a_title_tells_no_number_of_a_single_run_where_others_have_intervals(tmp
     assert points(figure, 0)[f"One convolution, forward; {OTHER}, channels_last: fp16-autocast"] > 8
     title = figure.get_suptitle()
     assert re.search(r"Autocast: (1\.9\d|2\.0\d) times as fast", title)
+
+
+def test_a_title_says_which_of_its_gains_are_not_settled(tmp_path):
+    """Two runs gain as much as two others lose: the mean is near 1, and its interval holds it."""
+    step = {"network": "resnet50", "layout": "channels_last", "batch": 64, "metric": "step"}
+    fp32, amp = (Case("amp_conv", "train_step", {**step, "precision": p}) for p in ("fp32", "fp16-autocast"))
+    for seconds in (3e-2, 5.5e-2, 2.8e-2, 5.4e-2):
+        once = [(conv("fp32"), 4e-4), (conv("fp16-autocast"), 1e-4 * seconds / 1e-2)]
+        write(tmp_path, "amp", 1, [*once, (fp32, 4e-2), (amp, seconds)])
+    title = " ".join(precision_speed_up(store.load(tmp_path, ["amp"])).get_suptitle().split())
+    single, _, steps = title.partition("; ")
+    assert re.search(r"\d\.\d\d \(not settled\) times as fast", single)
+    assert re.search(r"\d\.\d\d \(ResNet-50, not settled\) on a training step", steps)

@@ -25,7 +25,7 @@ from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Change, Comparison, Status
 from bench_lib.pages import asked, destination, page, report
 from bench_lib.pages.page import Code, Mark, Names, Number, Section, Table
-from bench_lib.sections import answer
+from bench_lib.sections import answer, claimed
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "</script><script>alert(1)</script><img src=http://e.example/x onerror=alert(2)>\"'&lt;{{ 7 * 7 }}"
@@ -536,6 +536,7 @@ def test_all_listed_reports_and_their_index(results, tmp_path):
     text = (tmp_path / "out/index.html").read_text()
     assert 'href="one.html"' in text
     assert "What of <b>new</b>?" in words(text)
+    assert "Are the claimed gains real?" in words(text)
     assert "4 cases were compared: 1 faster, 1 slower, 2 same." in words(text)
     assert "This report could not be made: no campaign &#39;lost&#39;" in text
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "one.html"}
@@ -669,3 +670,41 @@ def test_where_no_claim_can_be_judged_the_report_says_why(results, monkeypatch, 
     assert "No claim is judged: " in page.letters(section.blocks[0])
     assert "claims.toml" in page.letters(section.blocks[0])
     assert "published claim" not in " ".join(answer.sentences(subject.comparison, report.sentences(subject)))
+
+
+def test_the_index_names_the_claims_and_what_of_the_driver_is_open():
+    made = verdicts_of(Verdict.REFUTED, Verdict.SUPPORTED, Verdict.INCONCLUSIVE)
+    kept = dataclasses.replace(made.claims[0].findings[0], driver_kept=True)
+    driven = dataclasses.replace(made.claims[0], findings=(kept,))
+    section = claimed.section(dataclasses.replace(made, claims=(driven, *made.claims[1:])))
+    text = writer.render("index.html.j2", title=claimed.ASKED, answer=section, lead="", reports=[], failed=[])
+    said, alone = words(text), "by the toolkit alone, the driver was not exchanged"
+    assert "3 of 5 claims were measured: 1 supported, 1 refuted, 1 inconclusive; the others are facts" in said
+    assert "Supported: “sentence <1>”." in said
+    assert f"Refuted: “sentence <0>” ({alone})." in said
+    assert "Of 1 claim the effect would live in the driver" in said
+    rows = [" | ".join(map(page.letters, row)) for row in section.blocks[1].rows]
+    number = "up to 30 % less time | 1.18x [1.05, 1.32] as fast"
+    assert rows[0] == f"sentence <1> (c1) | {number} | supported"
+    assert rows[1] == f"sentence <0> (c0) | {number} | refuted: {alone}"
+    assert rows[2].endswith("| inconclusive")
+
+
+def test_an_index_without_measured_claims_says_so_in_a_line():
+    measured = verdicts_of(Verdict.SUPPORTED)
+    none = dataclasses.replace(measured, claims=measured.claims[1:])
+    assert claimed.section(none).blocks == ("No published claim was measured in these results.",)
+    assert claimed.section(None, "it is wrong").blocks == ("No claim is judged: it is wrong.",)
+
+
+def test_of_many_findings_a_row_shows_the_most_precise_of_each_verdict():
+    (one,) = verdicts_of(Verdict.REFUTED).claims[:1]
+    widths = {"a": 0.4, "b": 0.1, "c": 0.2}
+    found = [
+        dataclasses.replace(one.findings[0], campaign=name, low=0.0, high=width, shown=f"number {name}")
+        for name, width in widths.items()
+    ]
+    open_ = dataclasses.replace(found[0], verdict=Verdict.INCONCLUSIVE)
+    judged = dataclasses.replace(one, findings=(*found, open_))
+    ((_, _, measured, _),) = claimed.section(Verdicts((judged,), ("demo",))).blocks[1].rows
+    assert measured == "number b (b); number c (c); 2 more"

@@ -131,6 +131,7 @@ READING = [
     "claims.judged", "claims.pages",
     "sections", "sections.losses", "sections.metrics", "sections.cases", "sections.families",
     "sections.kernels", "sections.working", "sections.extremes", "sections.answer", "sections.claims",
+    "sections.claimed",
     "html", "html.svg", "html.writer", "pages.report",
     "html.asking",
     "pages.inventory", "pages.cells",

@@ -168,13 +168,13 @@ def _text(file: metadata.PackagePath) -> str:
 def _stored(given: Mapping[str, str], world: World) -> tuple[list[str], list[str]]:
     found: dict[str, bool] = {}
     holding = {name: given[name] for name in _HELD if name in given}
-    for arm, family, op, facts in world.measured.facts():
-        if not arm.holds(holding):
-            continue
-        if family == given["family"] and fnmatchcase(op, given.get("op", "*")) and given["named"] in facts:
-            where = f"{arm.side.campaign}/{arm.side.label}: {family}/{op}"
-            matched = bool(re.search(given["contains"], facts[given["named"]], re.IGNORECASE))
-            found[where] = found.get(where, False) or matched
+    family = given["family"]
+    for arm in world.measured.stacks:
+        for op, facts in arm.facts.get(family, ()) if arm.holds(holding) else ():
+            if fnmatchcase(op, given.get("op", "*")) and given["named"] in facts:
+                where = f"{arm.side.campaign}/{arm.side.label}: {family}/{op}"
+                matched = bool(re.search(given["contains"], facts[given["named"]], re.IGNORECASE))
+                found[where] = found.get(where, False) or matched
     agree, against = [], []
     for where, matched in found.items():
         there = f"{where} stored {given['named']} with {given['contains']!r}" if matched else ""

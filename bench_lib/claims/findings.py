@@ -18,7 +18,14 @@ from bench_lib.model import CaseChange, Comparison
 
 _INTERLEAVE = "measure both in interleaved rounds, and let the machine stand still"
 _CONFOUNDED = "confounded"
-_AROUND = ("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver", "on_cpu")
+_DRIVER_KEPT = (
+    "the effect would live in the driver, and one driver served both sides: exchanging the toolkit cannot "
+    "show what another driver does"
+)
+_AROUND = (
+    *("campaign", "baseline", "candidate", "group", "stacks", "confounders", "gpu", "driver"),
+    *("on_cpu", "driver_kept"),
+)
 
 
 @dataclass(frozen=True)
@@ -173,12 +180,8 @@ def _about(arms: tuple[Arm, ...], claim: Claim) -> Finding:
     gpus, drivers = (
         " / ".join(sorted({arm.told(key) for arm in arms} - {""})) for key in ("gpu.name", "driver.version")
     )
-    elsewhere: tuple[str, ...] = ()
-    if claim.lives_in == "driver" and len({arm.told("driver.version") for arm in arms}) == 1:
-        elsewhere = (
-            "the effect would live in the driver, and one driver served both sides: exchanging the toolkit "
-            "cannot show what another driver does",
-        )
+    one_driver = len({arm.told("driver.version") for arm in arms}) == 1
+    kept = claim.lives_in == "driver" and claim.effect is not Effect.VALUE and one_driver
     return Finding(
         Verdict.INCONCLUSIVE,
         "",
@@ -186,7 +189,8 @@ def _about(arms: tuple[Arm, ...], claim: Claim) -> Finding:
         gpu=gpus,
         driver=drivers,
         on_cpu=not any(arm.on_gpu for arm in arms),
-        confounders=elsewhere,
+        confounders=(_DRIVER_KEPT,) if kept else (),
+        driver_kept=kept,
     )
 
 

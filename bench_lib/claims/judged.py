@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench_lib.claims import checks, combining, findings, names, reading
 from bench_lib.claims.known import Known
-from bench_lib.claims.measured import Measured
+from bench_lib.claims.measured import Arms, Measured
 from bench_lib.claims.words import Claim, Judged, Kind, Verdict
 from bench_lib.comparing import sides
 from bench_lib.comparing.store import Results, opened
@@ -38,23 +38,25 @@ def judged(
 
 
 def verdicts(
-    results: Path | Results,
+    results: Path | Results | Arms,
     campaigns: Sequence[str] | None = None,
     path: Path | None = None,
     benchmarks: Sequence[Path] = (),
 ) -> Verdicts:
     """As `judged`, with the campaigns that were read and what was left out of them.
 
+    `results` as `Arms` keeps what was read and compared for the next call.
     `benchmarks` are folders of benchmark files of families of your own: what their cases can be.
     """
     read = reading.read(path)
-    results = opened(results)
-    there = sides.campaigns(results.folder)
+    arms = results if isinstance(results, Arms) else Arms(opened(results))
+    folder = arms.results.folder
+    there = sides.campaigns(folder)
     for name in campaigns or ():
         if name not in there:
-            raise sides.unknown("campaign", name, there, f" under {results.folder}")
+            raise sides.unknown("campaign", name, there, f" under {folder}")
     chosen = there if campaigns is None else list(dict.fromkeys(campaigns))
-    measured = Measured(results, chosen)
+    measured = Measured(arms, chosen)
     known = names.known(read, measured, set(chosen) == set(there), benchmarks)
     strange = names.unseen(read, measured, known)
     world = checks.World(measured, stacks.load_stacks())

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import pandas as pd
 
@@ -12,7 +11,7 @@ from bench_lib.claims.words import Contrast
 from bench_lib.comparing import compare, differences
 from bench_lib.comparing.replicates import Replicates, replicates
 from bench_lib.comparing.sides import Side
-from bench_lib.comparing.store import Data, Results, opened
+from bench_lib.comparing.store import Data, Results
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX, Comparison
 from bench_lib.stacking import stacks
@@ -47,6 +46,15 @@ class Arm:
         """Its cases as values."""
         return replicates(self.side.data)
 
+    @cached_property
+    def facts(self) -> Mapping[str, list[tuple[str, Mapping[str, str]]]]:
+        """By family: of each case of each run its op and the facts stored with it."""
+        found: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
+        for family, op, facts in self.side.data.cases[["family", "op", "facts"]].itertuples(index=False):
+            if isinstance(facts, Mapping):
+                found.setdefault(family, []).append((op, facts))
+        return found
+
     def holds(self, wanted: Mapping[str, str]) -> bool:
         """Whether every wanted component has that version in every run; `driver = "580"` too."""
         return all(self._has(component, version) for component, version in wanted.items())
@@ -69,16 +77,33 @@ class Compared:
     parameter: str = ""
 
 
-class Measured:
-    """The campaigns of a results folder; what could not be read is named in `left_out`."""
+class Arms:
+    """The arms of a folder's campaigns: each made once, as is each comparison, however many ask."""
 
-    def __init__(self, results: Path | Results, campaigns: Sequence[str]) -> None:
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.compared: dict[tuple[object, ...], Compared] = {}
+        self._known: dict[tuple[str, str], list[Arm]] = {}
+
+    def of(self, campaign: str, column: str) -> list[Arm]:
+        """Those of one campaign, by its arms or, for contrasts, its stacks."""
+        key = (campaign, column)
+        if key not in self._known:
+            data = self.results.campaign(campaign)
+            self._known[key] = [_arm(campaign, data, column, name) for name in sorted(set(data.runs[column]))]
+        return self._known[key]
+
+
+class Measured:
+    """Some campaigns of a results folder; what could not be read is named in `left_out`."""
+
+    def __init__(self, arms: Arms, campaigns: Sequence[str]) -> None:
         self.left_out: list[tuple[str, str]] = []
-        known = opened(results)
-        self._data = {name: self._load(known, name) for name in campaigns}
-        self._compared: dict[tuple[object, ...], Compared] = {}
-        self.arms = [arm for name in campaigns for arm in self._arms(name, "arm")]
-        self.stacks = [arm for name in campaigns for arm in self._arms(name, "stack")]
+        for name in campaigns:
+            self._read(arms.results, name)
+        self._compared = arms.compared
+        self.arms = [arm for name in campaigns for arm in arms.of(name, "arm")]
+        self.stacks = [arm for name in campaigns for arm in arms.of(name, "stack")]
 
     @property
     def once(self) -> list[Arm]:
@@ -113,30 +138,12 @@ class Measured:
             self._compared[key] = Compared(found, (arm,), asked.parameter)
         return self._compared[key]
 
-    def facts(self) -> Iterator[tuple[Arm, str, str, Mapping[str, str]]]:
-        """Each case of each run: its stack, family, op, and the facts stored with it."""
-        for arm in self.stacks:
-            for family, op, facts in arm.side.data.cases[["family", "op", "facts"]].itertuples(index=False):
-                if isinstance(facts, Mapping):
-                    yield arm, family, op, facts
-
-    def _load(self, results: Results, name: str) -> Data:
+    def _read(self, results: Results, name: str) -> None:
         data = results.campaign(name)
         self.left_out += data.skipped
         if data.runs.empty:
             folder = str(CampaignFolder(results.folder, name).path)
             self.left_out.append((folder, "holds no run that can be read"))
-        return data
-
-    def _arms(self, campaign: str, column: str) -> list[Arm]:
-        data = self._data[campaign]
-        return [self._arm(campaign, data, column, name) for name in sorted(set(data.runs[column]))]
-
-    def _arm(self, campaign: str, data: Data, column: str, name: str) -> Arm:
-        own = data.of_runs(set(data.runs.loc[data.runs[column] == name, "run_id"]))
-        again = set(data.runs.loc[data.runs["arm"] == name + NULL_SUFFIX, "run_id"])
-        repeat = data.of_runs(again) if again and column == "arm" else None
-        return Arm(Side(name, campaign, own, repeat), _held(own))
 
     def _compare(self, a: Arm, b: Arm) -> Compared:
         key = (id(a), id(b))
@@ -144,6 +151,13 @@ class Measured:
             found = compare.compare(a.side, b.side, (a.replicates, b.replicates))
             self._compared[key] = Compared(found, (a, b))
         return self._compared[key]
+
+
+def _arm(campaign: str, data: Data, column: str, name: str) -> Arm:
+    own = data.of_runs(set(data.runs.loc[data.runs[column] == name, "run_id"]))
+    again = set(data.runs.loc[data.runs["arm"] == name + NULL_SUFFIX, "run_id"])
+    repeat = data.of_runs(again) if again and column == "arm" else None
+    return Arm(Side(name, campaign, own, repeat), _held(own))
 
 
 def _apart(a: Arm, b: Arm) -> int:

@@ -11,8 +11,9 @@ from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.journaling.journal import finite
 from bench_lib.pages import terminal
-from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, markdown
+from bench_lib.pages.page import Bullets, Code, Inline, Mark, Section, Table, letters, markdown
 
+BY_THE_TOOLKIT = "by the toolkit alone, the driver was not exchanged"
 _NAMES = 5
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "cases", "n", "why")
 _RECORD_HEAD = ("claim", "claimed", "verdict", "why")
@@ -42,14 +43,39 @@ def plain_text(one: Judged | Finding) -> str:
     return f"{one.verdict} in full" if in_part else str(one.verdict)
 
 
+def verdict_cell(one: Judged | Finding) -> Inline:
+    """The verdict as a table shows it: where no driver was exchanged and it could lie there, that too."""
+    mark = Mark(verdict_text(one), one.verdict)
+    told = one.driver_kept and one.verdict is not Verdict.NOT_MEASURED
+    return (mark, f": {BY_THE_TOOLKIT}") if told else mark
+
+
+def measured(found: Verdicts) -> list[Judged]:
+    """The claims of which something was measured; those that are looked up are facts."""
+    return [one for one in found.claims if _has_told(one) and one.claim.kind is not Kind.FACT]
+
+
+def claimed(one: Judged) -> str:
+    """What is claimed in words, and how far off still counts."""
+    return bound_text(one.claim) + tolerance_text(one.claim)
+
+
+def place(finding: Finding) -> str:
+    """Where a finding was made: the campaign, the stack of a value, the group."""
+    stack = (
+        finding.baseline if finding.baseline == finding.candidate else ""
+    )  # of a value: there are no sides
+    return ", ".join(part for part in (finding.campaign, stack, finding.group) if part)
+
+
 def sections(found: Verdicts) -> list[Section]:
     """In short; measured, and what stands behind it; looked up; not measured; left out."""
-    measured = [one for one in found.claims if _has_told(one) and one.claim.kind is not Kind.FACT]
+    ours = measured(found)
     facts = [one for one in found.claims if one.findings and one.claim.kind is Kind.FACT]
     absent = [one for one in found.claims if not _has_told(one)]
-    made = [Section("In short", (Bullets(tuple(_short(measured, facts, absent))),))]
-    if measured:
-        made += [Section("Measured", (_measured(measured),)), *map(_behind, measured)]
+    made = [Section("In short", (Bullets(tuple(_short(ours, facts, absent))),))]
+    if ours:
+        made += [Section("Measured", (_measured(ours),)), *map(_behind, ours)]
     if facts:
         made.append(Section("Looked up", (Table(_RECORD_HEAD, tuple(map(_fact, facts))),)))
     if absent:
@@ -102,30 +128,19 @@ def _measured(judged: Sequence[Judged]) -> Table:
 
 def _rows(one: Judged) -> Iterable[tuple[Inline, ...]]:
     """The claim's own row; where it has several findings, one more for each."""
-    claimed = _claimed(one)
+    head = one.claim.id, claimed(one), verdict_cell(one)
     if len(one.findings) == 1:
-        yield (one.claim.id, claimed, verdict_text(one), *_numbers(one.findings[0]), one.reason)
+        yield (*head, *_numbers(one.findings[0]), one.reason)
         return
-    yield (one.claim.id, claimed, verdict_text(one), "", "", "", one.reason)
+    yield (*head, "", "", "", one.reason)
     for finding in one.findings:
-        name = _place(finding)
-        yield ("", name, verdict_text(finding), *_numbers(finding), finding.reason)
+        verdict = Mark(verdict_text(finding), finding.verdict) if one.driver_kept else verdict_cell(finding)
+        yield ("", place(finding), verdict, *_numbers(finding), finding.reason)
 
 
 def _numbers(finding: Finding) -> tuple[str, str, str]:
     cases = str(finding.n_cases) + (f" (+{finding.left_out} too few)" if finding.left_out else "")
     return finding.shown, cases, str(finding.n)
-
-
-def _claimed(one: Judged) -> str:
-    return bound_text(one.claim) + tolerance_text(one.claim)
-
-
-def _place(finding: Finding) -> str:
-    stack = (
-        finding.baseline if finding.baseline == finding.candidate else ""
-    )  # of a value: there are no sides
-    return ", ".join(part for part in (finding.campaign, stack, finding.group) if part)
 
 
 def _behind(one: Judged) -> Section:
@@ -134,7 +149,7 @@ def _behind(one: Judged) -> Section:
     where = dict.fromkeys(f"{each.campaign}: {each.stacks}; {each.where}" for each in one.findings)
     lines += where
     for finding in one.findings:
-        name = f"{_place(finding)}: " if len(one.findings) > 1 else ""
+        name = f"{place(finding)}: " if len(one.findings) > 1 else ""
         of = (f"{name}the value is that of ", Code(finding.of)) if finding.n_cases > 1 else None
         lines += [of] if of else []
         lines += [f"{name}{detail}" for detail in finding.details]
@@ -144,7 +159,7 @@ def _behind(one: Judged) -> Section:
     lines += [one.claim.note] if one.claim.note else []
     lines += [f"to settle it: {one.takes}"] if one.takes else []
     lines += [f"public record: {one.claim.record}"] if one.claim.record else []
-    return Section(f"{one.claim.id}: {verdict_text(one)}", (Bullets(tuple(lines)),))
+    return Section(f"{one.claim.id}: {letters(verdict_cell(one))}", (Bullets(tuple(lines)),))
 
 
 def _fact(one: Judged) -> tuple[Inline, ...]:
@@ -153,9 +168,9 @@ def _fact(one: Judged) -> tuple[Inline, ...]:
 
 def _absent(one: Judged) -> tuple[Inline, ...]:
     bound = bound_text(one.claim)
-    claimed = f"{one.claim.text} ({bound})" if bound else one.claim.text
+    says = f"{one.claim.text} ({bound})" if bound else one.claim.text
     takes = f"{one.reason}: {one.takes}" if one.findings else one.takes or one.reason
-    return (one.claim.id, claimed, takes)
+    return (one.claim.id, says, takes)
 
 
 def objection(found: Verdicts, own_file: bool) -> str:

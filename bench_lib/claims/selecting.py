@@ -37,18 +37,21 @@ def selected(claim: Claim, family: str, op: str, params: Mapping[str, Any], igno
 
 def measured(held: Mapping[CaseKey, int], claim: Claim, ignoring: str = "") -> bool:
     """Whether a claim selects any of these cases, and each that it does was measured with ranks enough."""
+    families = claim.families  # most cases are of others: their parameters need not be read
     own = [
         ranks
         for (family, op, text), ranks in held.items()
-        if selected(claim, family, op, params_of(text), ignoring)
+        if family in families and selected(claim, family, op, params_of(text), ignoring)
     ]
     return bool(own) and min(own) >= claim.ranks
 
 
 def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]:
     """The values that a parameter has among the cases a claim selects."""
-    found = set()
+    found, families = set(), claim.families
     for family, op, text in held:
+        if family not in families:
+            continue
         params = params_of(text)
         if parameter in params and selected(claim, family, op, params, parameter):
             found.add(as_text(params[parameter]))

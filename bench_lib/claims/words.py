@@ -152,6 +152,7 @@ class Finding:
     gpu: str = ""
     driver: str = ""
     on_cpu: bool = False  # measured, and on no GPU
+    driver_kept: bool = False  # the effect would live in the driver, and one served both sides
 
     @property
     def where(self) -> str:
@@ -173,3 +174,8 @@ class Judged:
     and_more: bool = False
     takes: str = ""  # of `not measured` and `inconclusive`: hardware, stacks, rounds, command
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def driver_kept(self) -> bool:
+        """Whether the effect would live in the driver, and none of the findings exchanged it."""
+        return bool(self.findings) and all(one.driver_kept for one in self.findings)

@@ -1,5 +1,6 @@
 """Rows of a comparison in, case changes out: the numbers of `stats` and the sentences to them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -89,7 +90,7 @@ def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
             pairs=row.values.pairs,
             **numbers,
         )
-        reason = _reason(change) + _missing(row, pairing) + _session(pairing)
+        reason = _reason(change) + _missing(row, pairing) + _session(pairing) + _within_turns(change, pairing)
         next_step = _next_step(change, int(decisions.rounds[i]), pairing)
         found.append(replace(change, reason=reason, next_step=next_step))
     return found
@@ -209,6 +210,22 @@ def _missing(row: Row, pairing: Pairing) -> str:
 
 def _session(pairing: Pairing) -> str:
     return f"; {NOT_INTERLEAVED}" if pairing is Pairing.UNPAIRED else ""
+
+
+def _within_turns(change: CaseChange, pairing: Pairing) -> str:
+    """What to add where the columns of a contrast divide to another number than the ratio; "" elsewhere.
+
+    Only series that were measured in turns do: all other pairs have the ratio of their values.
+    """
+    if pairing is not Pairing.RUNS or not (change.ratio and change.baseline and change.candidate):
+        return ""
+    quotient = change.candidate / change.baseline
+    if math.isclose(quotient, change.ratio, rel_tol=1e-9):
+        return ""
+    outside = change.low is not None and change.high is not None and not change.low <= quotient <= change.high
+    if not outside and abs(np.log(quotient / change.ratio)) <= np.log1p(change.margin):
+        return ""
+    return f"; the ratio is taken within turns, not of the two columns (those divide to {quotient:.3f})"
 
 
 def _replicates(pairing: Pairing, n: int = 0) -> str:

@@ -23,6 +23,7 @@ from bench_lib.drawing.family_data import (
     few_text,
     medians,
     of_family,
+    range_text,
     runs_text,
     to_tell,
     where_text,
@@ -130,11 +131,8 @@ def _speed_up_title(rows: Sequence[tuple[str, CaseChange]]) -> str:
     told = []
     steps, doubt = to_tell(row for name, row in rows if row.metric == "step" and name in COMPILED)
     for mode, name in MODES.items():
-        gains = sorted(1 / (row.ratio or 1.0) for row in steps if row.params.get("mode") == mode)
-        if gains:
-            told.append(
-                f"{name} {' to '.join(dict.fromkeys(f'{gain:.2f}' for gain in (gains[0], gains[-1])))}"
-            )
+        if own := [row for row in steps if row.params.get("mode") == mode and row.ratio]:
+            told.append(f"{name} {range_text(own)}")
     networks = {NETWORKS.get(row.op, row.op) for _, row in rows}
     which = networks.pop() if len(networks) == 1 else "A step"
     return f"{which} compiled, times as fast as eager: {', '.join(told)}{doubt}"

@@ -17,9 +17,12 @@ from bench_lib.drawing.family_data import (
     Median,
     against,
     batch_text,
+    doubt_text,
     failed_text,
+    gain_text,
     medians,
     of_family,
+    range_text,
     runs_text,
     to_tell,
     usual,
@@ -133,21 +136,15 @@ def _precision_title(rows: Mapping[str, Sequence[CaseChange]]) -> str:
     found, doubt = to_tell(autocast or [row for changes in rows.values() for row in changes])
     single = [row for row in found if row.op == "conv"]
     steps = sorted((row for row in found if row.op != "conv"), key=lambda row: -(row.ratio or 1.0))
-    told = [f"{_range_text(single)} times as fast as IEEE fp32 on one convolution"] if single else []
+    told = [f"{range_text(single)} times as fast as IEEE fp32 on one convolution"] if single else []
     if steps:
-        ends = dict.fromkeys(f"{_range_text([row])} ({_network(row)})" for row in (steps[0], steps[-1]))
+        ends = dict.fromkeys(gain_text(row, _network(row), doubt_text(row)) for row in (steps[0], steps[-1]))
         told.append(f"{' to '.join(ends)} on a training step")
     return f"{'Autocast' if autocast else 'Other precisions'}: {'; '.join(told)}{doubt}"
 
 
 def _network(row: CaseChange) -> str:
     return _conv_line(row.op, row.params).label.partition(",")[0]
-
-
-def _range_text(rows: Iterable[CaseChange]) -> str:
-    gains = sorted(1 / row.ratio for row in rows if row.ratio)
-    ends = [f"{gain:.2f}" if gain < 10 else f"{gain:.3g}" for gain in (gains[0], gains[-1])]
-    return " to ".join(dict.fromkeys(ends))
 
 
 # --- cuDNN's choice
@@ -246,4 +243,4 @@ def _tuning_title(rows: Sequence[CaseChange]) -> str:
     ours, doubt = to_tell([row for row in rows if row.op == "conv"] or rows)
     slower = sum(row.change is Change.SLOWER for row in ours)
     worse = "" if doubt else f"; slower beyond the margin in {slower} of {len(ours)} cases"
-    return f"cudnn.benchmark: {_range_text(ours)} times as fast once tuned{worse}{doubt}"
+    return f"cudnn.benchmark: {range_text(ours)} times as fast once tuned{worse}{doubt}"

@@ -16,7 +16,7 @@ from bench_lib.comparing.sides import Side
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
-from bench_lib.model import BAD, CaseChange, Status
+from bench_lib.model import BAD, CaseChange, Change, Status
 
 _PLACE = ["campaign", "stack", "device", "gpu_name"]
 
@@ -138,6 +138,25 @@ def to_tell(rows: Iterable[CaseChange]) -> tuple[list[CaseChange], str]:
     there = [row for row in rows if row.ratio]
     settled = [row for row in there if row.low is not None]
     return (settled, "") if settled else (there, few_text(row.n for row in there))
+
+
+def range_text(rows: Iterable[CaseChange]) -> str:
+    """The least and the largest speed-up of rows: `1.03 (not settled) to 2.00`."""
+    ordered = sorted((row for row in rows if row.ratio), key=lambda row: -(row.ratio or 1.0))
+    ends = (gain_text(row, doubt_text(row)) for row in (ordered[0], ordered[-1]))
+    return " to ".join(dict.fromkeys(ends))
+
+
+def gain_text(row: CaseChange, *said: str) -> str:
+    """A speed-up, and in brackets what is to be said of it."""
+    gain, beside = 1 / (row.ratio or 1.0), ", ".join(filter(None, said))
+    return (f"{gain:.2f}" if gain < 10 else f"{gain:.3g}") + (f" ({beside})" if beside else "")
+
+
+def doubt_text(row: CaseChange) -> str:
+    """`not settled` where a speed-up may as well be a loss: it is unclear, and its interval holds 1."""
+    around = row.low is not None and row.high is not None and row.low <= 1 <= row.high
+    return "not settled" if around and row.change is Change.UNCLEAR else ""
 
 
 def few_text(counts: Iterable[int]) -> str:

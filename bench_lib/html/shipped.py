@@ -15,6 +15,7 @@ from bench_lib.pages import destination, report
 from bench_lib.pages.page import Inline, Tally
 from bench_lib.pages.report import Subject
 from bench_lib.sections import answer as answers
+from bench_lib.sections import claimed
 
 LIST = "reports.toml"
 INDEX = "index.html"
@@ -57,7 +58,8 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     """
     destination.check_folder(out, "all reports together are")
     listed = read(results / LIST)
-    made, known, read_once = _Made(), asking.Known(), Results(results)
+    made, read_once = _Made(), Results(results)
+    known = asking.Known(read_once)
     for one in listed:
         try:
             made.cards.append(_card(one, _write_one(one, read_once, out, known)))
@@ -66,8 +68,10 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
             made.failed.append({"question": one.question, "why": str(error).rstrip(".")})
             tell(f"{one.name}: {error}")
     lead = "Each line is a question; its page holds every case, interval and reason behind the answer."
-    title = "What was measured"
-    text = writer.render("index.html.j2", title=title, lead=lead, reports=made.cards, failed=made.failed)
+    answer = claimed.section(*known.claims())
+    text = writer.render(
+        "index.html.j2", title=claimed.ASKED, answer=answer, lead=lead, reports=made.cards, failed=made.failed
+    )
     return writer.write_text(text, out / INDEX)
 
 

@@ -26,7 +26,8 @@ from bench_lib.sections.metrics import definitions
 from bench_lib.units import seconds_text
 
 READING = (
-    "ratio: seconds of the candidate / seconds of the baseline; below 1 is faster. Speed-up is its inverse.",
+    "ratio: seconds of the candidate / seconds of the baseline; below 1 is faster. Speed-up is its inverse. "
+    "What was measured in turns has the ratio within turns: the two columns may divide to another.",
     "interval: the 95 % interval of the ratio, from the spread over n pairs of processes (over n processes "
     "in a contrast, or where nothing pairs them).",
     "margin: the smallest change that matters, declared with each benchmark before anything was measured.",

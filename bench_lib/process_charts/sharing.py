@@ -17,7 +17,9 @@ from bench_lib.drawing.family_data import (
     Median,
     against,
     dots_text,
+    doubt_text,
     failed_text,
+    gain_text,
     medians,
     of_family,
     to_tell,
@@ -123,7 +125,7 @@ def _finding(family: Data, ops: Sequence[str]) -> str:
         return "Processes that share a GPU"
     most = max(int(row.params["clients"]) for row in found)
     told = [
-        f"{1 / row.ratio:.2f} times in {OPS[op]}"
+        f"{gain_text(row, doubt_text(row))} times in {OPS[op]}"
         for op in ops
         for row in found
         if row.ratio and row.op == op and int(row.params["clients"]) == most

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.pages import tally, verdict_text
+from bench_lib.claims.pages import BY_THE_TOOLKIT, tally, verdict_cell
 from bench_lib.claims.words import Finding, Judged, Kind
-from bench_lib.pages.page import Code, Inline, Mark, Number, Section, Table
+from bench_lib.pages.page import Code, Inline, Number, Section, Table
 
 _NONE = "No published claim that this campaign measured is about these sides. "
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "of", "cases", "n", "why")
@@ -20,7 +20,9 @@ def sentence(found: Verdicts | None, sides: Collection[str]) -> str:
         return ""
     number = "1 published claim is" if len(ours) == 1 else f"{len(ours)} published claims are"
     more = f" ({others} more on other sides of this campaign)" if others else ""
-    return f"{number} judged on these sides: {tally(ours)}{more}."
+    kept = sum(one.driver_kept for one in ours)
+    alone = f"; {kept} of them {BY_THE_TOOLKIT}" if kept else ""
+    return f"{number} judged on these sides: {tally(ours)}{alone}{more}."
 
 
 def section(found: Verdicts | None, why_none: str, sides: Collection[str]) -> Section | None:
@@ -74,7 +76,7 @@ def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
         (
             named,
             ", ".join(part for part in (bound, finding.group) if part),
-            Mark(verdict_text(finding), finding.verdict),
+            verdict_cell(finding),
             finding.shown,
             Code(finding.of) if "/" in finding.of else finding.of,
             Number(str(finding.n_cases), finding.n_cases),

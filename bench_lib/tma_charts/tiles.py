@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, ratio_text, subtitle, text_inches, title
+from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, natural
 from bench_lib.drawing.family_data import (
     Median,
@@ -15,6 +15,7 @@ from bench_lib.drawing.family_data import (
     failed_text,
     medians,
     of_family,
+    range_text,
     runs_text,
     to_tell,
     where_text,
@@ -128,8 +129,6 @@ def _title(changes: Sequence[CaseChange]) -> str:
     found, doubt = to_tell(changes)
     told = []
     for what, ops in (("copies", tuple(COPIES)), ("products", (GEMM,))):
-        gains = sorted(1 / row.ratio for row in found if row.op in ops and row.ratio)
-        if gains:
-            ends = " to ".join(dict.fromkeys(ratio_text(gain) for gain in (gains[0], gains[-1])))
-            told.append(f"{what} {ends} times as fast")
+        if own := [row for row in found if row.op in ops and row.ratio]:
+            told.append(f"{what} {range_text(own)} times as fast")
     return f"Through TMA: {', '.join(told)}{doubt}" if told else "Copies and products by how they load"
