@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from bench_lib.stacking.stacks import StackEntry
 
 
+pytest_plugins = ["bench_lib.running.fixtures"]  # what the cases of any folder can ask for
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, in one group of `pytest --help`."""
     group = parser.getgroup(NAME, "cuda-gains: what a CUDA upgrade did, measured")
@@ -64,10 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def _collect_ours(config: pytest.Config) -> None:
     """Have pytest look for cases as the suite names them, where a project's own settings do not say so.
 
-    Only where the command line names a folder or a file that holds some: `bench_*.py` of others stay theirs.
+    Only where --family asks for some, or the command line names a folder or a file that holds some:
+    `bench_*.py` of others stay theirs.
     """
     places = (Path(str(argument).partition("::")[0]) for argument in config.args)
-    if any(families.has_cases(place) for place in places):
+    if config.getoption("family") or any(families.has_cases(place) for place in places):
         config.addinivalue_line("python_files", "bench_*.py")
         config.addinivalue_line("python_functions", "bench_*")
 

@@ -254,7 +254,6 @@ def bench_trains_first(bench, torch):
 
 def test_what_is_compiled_is_kept_in_one_place_whatever_case_came_first(torch, tmp_path):
     """The first step of an optimizer makes Inductor settle on a folder, if nobody has told it one."""
-    (tmp_path / "conftest.py").write_text((ROOT / "benchmarks" / "conftest.py").read_text())
     (tmp_path / "bench_made.py").write_text(TRAINS_FIRST)
     environment = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
     command = [sys.executable, "-m", "pytest", tmp_path, "--device", "cpu", "--results", tmp_path / "results"]

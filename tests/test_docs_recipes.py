@@ -34,6 +34,9 @@ def test_the_family_and_the_timer(runs: Runs):
     assert done.parseoutcomes()["passed"] == 2
     assert set(runs.statuses().values()) == {"ok"}
     assert set(runs.statuses()) == {"sums/sum[n=1000000]", "sorts/sort"}
+    (runs.path / "deeper").mkdir()  # with a fixture that the suite's own files ask for
+    runs.write("def bench_add(bench, cupy):\n    pass\n", "deeper/bench_arrays", head="")
+    assert runs.pytest("--family", "arrays", "--device", "cpu").parseoutcomes()["skipped"] == 1
 
 
 def test_the_claim_is_read_and_judged(tmp_path):

@@ -95,7 +95,7 @@ MEASURING = [
     "running.ending", "running.selection", "running.options", "running.target", "running.bench_json",
     "running.flight", "running.doubts", "running.session",
     "running.banner", "faults.surroundings",
-    "running.choice", "running.hooks", "plugin",
+    "running.choice", "running.hooks", "running.fixtures", "plugin",
 ]
 JOIN = [
     "campaigns", "campaigns.schedule", "campaigns.plan", "campaigns.progress", "campaigns.watch",

@@ -110,7 +110,6 @@ def gpu_kit(kit: Kit, fake_cuda: dict[str, str], monkeypatch: pytest.MonkeyPatch
     """The same on the pretended GPU, with the fixtures of the benchmark files."""
     for name, value in fake_cuda.items():
         monkeypatch.setenv(name, value)
-    shutil.copy(ROOT / "benchmarks/conftest.py", kit.path)
     return kit
 
 

@@ -1,4 +1,7 @@
-"""Fixtures of the benchmark files: the raw launch APIs, torch and CuPy, all on one stream."""
+"""Fixtures for benchmark files in any folder: the raw launch APIs, torch and CuPy, all on one stream.
+
+A fixture of the same name in a conftest.py or a benchmark file goes before.
+"""
 
 from __future__ import annotations
 
