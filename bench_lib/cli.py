@@ -59,7 +59,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if not (extra := extras.of(error.name or "")):
             raise
-        typer.echo(f"cuda-gains: {error.name} is not here; pip install 'cuda-gains[{extra}]'", err=True)
+        typer.echo(f"cuda-gains: {error.name} is not installed; {extras.cure(extra)}", err=True)
         sys.exit(2)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)

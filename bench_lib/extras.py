@@ -1,12 +1,21 @@
 """A Python package that is missing in, the extra of this suite that brings it out."""
 
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 DISTRIBUTION = "cuda-gains"
+
+
+def cure(extra: str, more: str = "") -> str:
+    """What installs an extra and `more` packages, in words: from a checkout, else for the wheel."""
+    also = f" {more}" if more else ""
+    if (Path(__file__).parents[1] / "pyproject.toml").is_file():
+        return f"`pip install -e '.[{extra}]'{also}` in the suite's folder"
+    return f"`pip install '{DISTRIBUTION}[{extra}]'{also}`"
 
 
 def of(module: str) -> str:

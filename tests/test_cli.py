@@ -71,7 +71,9 @@ def test_a_package_of_an_extra_that_is_missing_is_named_with_the_extra(results):
     command = [sys.executable, "-c", code, "compare", "a", "b", "--campaign", "c", "--results", str(results)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "cuda-gains: pandas is not here; pip install 'cuda-gains[report]'\n"
+    assert done.stderr == (
+        "cuda-gains: pandas is not installed; `pip install -e '.[report]'` in the suite's folder\n"
+    )
 
 
 def test_compare_prints_what_changed(results):
@@ -98,6 +100,8 @@ def test_compare_for_machines(results, output):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (("compare", "a", "b"), "name one that holds a and b: --campaign c\n"),
+        (("compare", "a", "x"), "name one that holds a: --campaign c\n"),
         (("compare", "a"), "needs two sides, 1 given"),
         (("compare", "a", "x", "--campaign", "c"), "no stack or arm 'x'"),
         (("compare", "--contrast", "runtime", "--campaign", "c"), "is not PARAMETER=BASELINE:CANDIDATE"),

@@ -82,7 +82,7 @@ def test_what_is_not_there_is_a_sentence(made, tmp_path, monkeypatch):
         Exporter(stacks.stack("native-12.4"), TORCHSCRIPT, tmp_path)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(Unavailable, match=r"^onnxruntime does not import .* install the extra `onnx`"):
+        with pytest.raises(Unavailable, match=r"^onnxruntime does not import .* -e '\.\[onnx\]'`"):
             Exporter(stacks.HERE, TORCHSCRIPT, tmp_path)
     monkeypatch.setattr(made.torch.onnx, "export", lambda model, args, f, verbose: None)
     with pytest.raises(NotApplicable, match=r"has no exporter `dynamo`; 2\.5 or newer has"):

@@ -487,9 +487,14 @@ def run(*arguments: str):
 
 def test_the_suffix_of_the_output_chooses_the_form(results, tmp_path):
     asked_for = ["report", "old", "new", "--campaign", "demo", "--results", str(results), "-o"]
-    done = run(*asked_for, str(tmp_path / "deep/x.HTML"))
-    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "deep/x.HTML"))
-    assert (tmp_path / "deep/x.HTML").read_text().startswith("<!doctype html>")
+    for name in ("x.HTML", "x.htm"):
+        done = run(*asked_for, str(tmp_path / name))
+        assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / name))
+        assert (tmp_path / name).read_text().startswith("<!doctype html>")
+    failed = run(*asked_for, str(tmp_path / "deep/x.html"))
+    assert isinstance(failed.exception, UsageError)
+    assert str(failed.exception).startswith(f"there is no folder {tmp_path / 'deep'} for x.html; make it")
+    assert not (tmp_path / "deep").exists()
     assert not destination.is_page(tmp_path / "folder")
     (tmp_path / "there.html").mkdir()
     failed = run(*asked_for, str(tmp_path / "there.html"))

@@ -122,7 +122,7 @@ def test_without_the_package_torch_makes_the_ranges(without, monkeypatch):
 def test_without_either_the_run_says_what_to_install(without):
     without("nvtx")
     without("torch")
-    with pytest.raises(UsageError, match="pip install nvtx"):
+    with pytest.raises(UsageError, match=r"pip install -e '.\[observe\]'"):
         ranges.find()
 
 

@@ -58,7 +58,7 @@ def test_a_name_is_resolved_to_runs(results, text, campaign, expected, runs):
             None,
             r"no campaign 'beforre' under .*there: before, after, ladder, null; did you mean 'before'",
         ),
-        ("cudart-11.8", None, r"a stack needs --campaign NAME, or CAMPAIGN/STACK"),
+        ("cudart-11.8", None, r"name one that holds cudart-11.8: --campaign ladder"),
         ("x", "laddder", r"no campaign 'laddder'.*did you mean 'ladder'"),
         ("nowhere/here", None, r"no campaign 'nowhere'"),
         ("ladder", None, r"campaign 'ladder' holds 2 stacks; name one of them, such as ladder/cudart-11.8"),

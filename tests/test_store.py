@@ -250,13 +250,14 @@ def test_a_json_file_is_read_as_its_run(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "cannot be read"),
-        ("[]", "not written by `pytest benchmarks"),
-        ('{"benchmarks": []}', "not written by `pytest benchmarks"),
+        ("", "is no JSON, or a damaged one"),
+        ("[]", "is JSON, but not of this suite; name a file written by `pytest benchmarks"),
+        ('{"benchmarks": []}', "is JSON, but not of this suite; name a file written by `pytest benchmarks"),
         ('{"cuda_gains": {"schema_version": 99}, "benchmarks": []}', "upgrade the suite"),
         ('{"cuda_gains": {"schema_version": 1}, "benchmarks": []}', "cannot be read"),
         ('{"cuda_gains": {"schema_version": 1, "runs": 3, "cases": [1]}}', "cannot be read"),
-        ("[" * 100_000, "cannot be read"),
+        ("[" * 100_000, "is no JSON, or a damaged one; name a file"),
+        ("# A README", "is no JSON, or a damaged one; name a file"),
     ],
 )
 def test_a_json_file_that_is_not_ours_is_named(tmp_path, content, why):
@@ -268,7 +269,7 @@ def test_a_json_file_that_is_not_ours_is_named(tmp_path, content, why):
 
 
 def test_a_missing_json_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"absent\.json"):
+    with pytest.raises(DataError, match=r"absent\.json is not there; name a file written by"):
         store.load_json(tmp_path / "absent.json")
 
 

@@ -50,7 +50,7 @@ def pair(baseline: str, candidate: str, campaign: str | None, results: Path | Re
 
 def several(names: Sequence[str], campaign: str | None, results: Path | Results) -> list[Side]:
     """The sides of a comparison or of a bridge, each campaign read once; see `resolve`."""
-    resolver = _Resolver(campaign, results)
+    resolver = _Resolver(campaign, results, together=names)
     found = [resolver.side(name) for name in names]
     if len({side.label for side in found}) < len(found):  # before.json of two folders
         found = [replace(side, label=name) for side, name in zip(found, names, strict=True)]
@@ -90,9 +90,16 @@ def campaigns(results: Path) -> list[str]:
 class _Resolver:
     """Names to sides."""
 
-    def __init__(self, campaign: str | None, results: Path | Results, all_arms: bool = False) -> None:
+    def __init__(
+        self,
+        campaign: str | None,
+        results: Path | Results,
+        all_arms: bool = False,
+        together: Sequence[str] = (),
+    ) -> None:
         self._campaign = campaign
         self._all_arms = all_arms
+        self._together = together  # all names of one comparison
         self._opened = store.opened(results)
         self._results = self._opened.folder
 
@@ -164,10 +171,21 @@ class _Resolver:
             )
         return str(stacks[0])
 
+    def _campaigns_with(self, arms: set[str]) -> list[str]:
+        there = campaigns(self._results)
+        return [name for name in there if arms <= store.arms(self._results, name)][:_NAMES_SHOWN]
+
     def _not_found(self, text: str) -> UsageError:
         if self._campaign is not None:
             where = f" in campaign {self._campaign!r}"
             return unknown("stack or arm", text, _arms(self._load(self._campaign)), where)
+        names = [name for name in self._together if "/" not in name and not name.endswith(".json")]
+        for wanted in (names, [text]):
+            if wanted and (holding := self._campaigns_with(set(wanted))):
+                return UsageError(
+                    f"no campaign is named, and no campaign is called {text!r}; name one that holds "
+                    f"{' and '.join(wanted)}: {' or '.join(f'--campaign {name}' for name in holding)}"
+                )
         error = unknown("campaign", text, campaigns(self._results), f" under {self._results}")
         return UsageError(f"{error} (a stack needs --campaign NAME, or CAMPAIGN/STACK)")
 

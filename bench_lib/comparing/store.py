@@ -23,6 +23,7 @@ from bench_lib.layout import TABLES, CampaignFolder
 
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
 Tables = dict[str, pa.Table]
+_OURS = "name a file written by `pytest benchmarks --benchmark-json=FILE`"
 _AT_ONCE = 4  # files: while one waits for the disk or is unpacked, others are
 
 # What pyarrow, the file system and a file of another shape can raise. Nothing else is caught.
@@ -99,6 +100,13 @@ def opened(results: Path | Results) -> Results:
     return results if isinstance(results, Results) else Results(results)
 
 
+def arms(results: Path, campaign: str) -> set[str]:
+    """The arms of a campaign's finished runs, from the table of runs alone: many campaigns are asked soon."""
+    files = CampaignFolder(results, campaign).parquet_files("runs")
+    read = (_read(partial(_parquet, "runs"), path) for path in files)
+    return {arm for found in read if not isinstance(found, str) for arm in found["runs"]["arm"].to_pylist()}
+
+
 def load_json(path: Path) -> Data:
     """The run in a `--benchmark-json` file of this suite.
 
@@ -107,7 +115,7 @@ def load_json(path: Path) -> Data:
     try:
         tables = _json(path)
     except _DAMAGE as error:
-        raise DataError(f"{path}: {_why(error)}") from None
+        raise DataError(f"{path} {_why_not_ours(error)}") from None
     gathered = _Gathered()
     gathered.read([path], lambda _: tables)
     return gathered.data()
@@ -224,10 +232,13 @@ def _tables(rows: dict[str, list[journal_rows.Row]]) -> Tables:
 
 
 def _json(path: Path) -> Tables:
-    document = json.loads(path.read_bytes())
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise DataError(f"is no JSON, or a damaged one; {_OURS}") from None
     ours = document.get("cuda_gains") if isinstance(document, dict) else None
     if not isinstance(ours, dict):
-        raise DataError("was not written by `pytest benchmarks --benchmark-json` of this suite")
+        raise DataError(f"is JSON, but not of this suite; {_OURS}")
     version = ours.get("schema_version")
     if not isinstance(version, int) or version > schema.SCHEMA_VERSION:
         raise DataError(
@@ -251,6 +262,15 @@ def _flagged(benchmark: dict[str, Any]) -> Iterable[tuple[float, str]]:
     seconds = benchmark["stats"]["data"]
     flags = benchmark.get("extra_info", {}).get("flags") or [""] * len(seconds)
     return zip(seconds, flags, strict=True)
+
+
+def _why_not_ours(error: Exception) -> str:
+    """The same of a file that the user named: what was found, what was expected."""
+    if isinstance(error, FileNotFoundError):
+        return f"is not there; {_OURS}"
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror}); {_OURS}"
+    return str(error) if isinstance(error, DataError) else f"{_why(error)}: it is damaged; {_OURS}"
 
 
 def _why(error: Exception) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench_lib import extras
 from bench_lib.errors import CudaError, Unavailable, UsageError
 
 try:
@@ -25,8 +26,7 @@ try:
     from numba.extending import intrinsic
 except ImportError:
     raise Unavailable(
-        "numba is not installed and the native timing loops need it; "
-        "`pip install -e '.[measure]'` in the suite's folder"
+        f"numba is not installed and the native timing loops need it; {extras.cure('measure')}"
     ) from None
 
 PARAMETERS = 11  # of cuLaunchKernel, which has most

@@ -2,6 +2,7 @@
 
 import re
 
+from bench_lib import extras
 from bench_lib.doctor.driver_checks import NO_GPU
 from bench_lib.doctor.finding import Check, Finding, State, absent, fail, of_sentence, ok, warn
 from bench_lib.doctor.snapshot import GIB, Snapshot
@@ -34,8 +35,8 @@ def suite(s: Snapshot) -> Finding:
     if missing:
         return fail(f"no {', '.join(missing)}", "what a run needs", f"`pip install {' '.join(missing)}`")
     if not s.versions("numba"):
-        mend = "`pip install -e '.[measure]'` in the suite's folder"
-        return warn("no numba", "numba, for the native loops of the launch and ladder families", mend)
+        needed = "numba, for the native loops of the launch and ladder families"
+        return warn("no numba", needed, extras.cure("measure"))
     return ok(f"Python {s.python.version}, numba {s.versions('numba')[0].version}")
 
 
@@ -89,14 +90,14 @@ def cupy(s: Snapshot) -> Finding:
         )
     major = s.cuda.split(".")[0]
     if not found:
-        mend = f"`pip install cupy-cuda{major}x`; its cases are skipped" if major else "its cases are skipped"
+        mend = f"{extras.cure(f'cuda{major}')}; its cases are skipped" if major else "its cases are skipped"
         return (
             absent("no CuPy; without a GPU none is needed") if not s.device else warn("no CuPy", "one", mend)
         )
     built = re.fullmatch(r"cupy-cuda(\d\d)\d?x?", found[0].name)
     told = f"{found[0].name} {found[0].version}"
     if built and major and built[1] != major:
-        mend = f"`pip uninstall {found[0].name}` and `pip install cupy-cuda{major}x`"
+        mend = f"`pip uninstall {found[0].name}` and {extras.cure(f'cuda{major}')}"
         return warn(told, f"a CuPy for CUDA {major}, as the stack is", mend)
     return ok(told)
 
@@ -107,7 +108,7 @@ def onnx(s: Snapshot) -> Finding:
         return absent(f"stack {s.stack} holds no torch")
     missing = [name for name in _ONNX if not s.versions(name)]
     if missing:
-        mend = f"`pip install {' '.join(missing)}`; its cases are skipped"
+        mend = f"{extras.cure('onnx')}; its cases are skipped"
         return warn(f"no {', '.join(missing)}", "all three, for the family onnx_export", mend)
     return ok(", ".join(f"{name} {s.versions(name)[0].version}" for name in _ONNX))
 

@@ -2,6 +2,7 @@
 
 import re
 
+from bench_lib import extras
 from bench_lib.doctor.driver_checks import NO_GPU
 from bench_lib.doctor.finding import Check, Finding, State, absent, fail, of_sentence, ok, warn
 from bench_lib.doctor.snapshot import Snapshot
@@ -25,7 +26,7 @@ def torch_import(s: Snapshot) -> Finding:
         mend = "install this stack's torch anew; if the disk is slow, give `--timeout` more seconds"
         return fail(f"the process {torch.child.story}", f"{what} in time and whole", s.shadowing or mend)
     if s.stack == "here" and "No module named 'torch'" in torch.error:
-        return absent("torch is not installed; its cases are skipped (`pip install torch torchvision`)")
+        return absent(f"torch is not installed; its cases are skipped; {extras.cure('torch')}")
     if torch.error:
         mend = "install the environment anew, with the wheels of one CUDA"
         return fail(torch.error.splitlines()[0], f"{what} to work", s.shadowing or mend)

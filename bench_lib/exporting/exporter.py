@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench_lib import extras
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable, first_sentence
 from bench_lib.exporting.networks import Subject, warm_up
 from bench_lib.torch_packages import torch_of
@@ -86,7 +87,7 @@ def _versions(packages: tuple[str, ...]) -> Mapping[str, str]:
             importlib.import_module(package)
         except ImportError as error:
             raise Unavailable(
-                f"{package} does not import here ({error}); install the extra `onnx` into this stack's Python"
+                f"{package} does not import here ({error}); {extras.cure('onnx')}, with this stack's Python"
             ) from None
     return {f"{package}.version": version(package) for package in packages}
 

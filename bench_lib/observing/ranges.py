@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from bench_lib import extras
 from bench_lib.errors import UsageError
 
 DOMAIN = "cuda-gains"
@@ -37,7 +38,9 @@ def find() -> Ranges:
     """The package nvtx where it is installed, else a torch with CUDA; UsageError where there is neither."""
     found = _of_package() or _of_torch()
     if found is None:
-        raise UsageError("--nvtx found neither the package nvtx nor a torch with CUDA; pip install nvtx")
+        raise UsageError(
+            f"--nvtx found neither the package nvtx nor a torch with CUDA; {extras.cure('observe')}"
+        )
     return found
 
 

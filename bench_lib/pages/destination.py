@@ -17,9 +17,13 @@ def is_page(out: Path) -> bool:
 
 
 def check(out: Path) -> None:
-    """Raise UsageError where `out` is neither an HTML file nor a folder, by its name or as it lies there."""
+    """Raise UsageError where `out` is neither an HTML file in a folder that is there, nor a folder."""
     if not is_page(out):
         check_folder(out, "a report is one HTML file or")
+    elif not out.parent.is_dir():
+        raise UsageError(
+            f"there is no folder {out.parent} for {out.name}; make it, or name another file with -o"
+        )
 
 
 def check_folder(out: Path, what: str) -> None:

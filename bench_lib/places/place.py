@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from bench_lib import extras
 from bench_lib.errors import Unreachable, UsageError
 from bench_lib.places.address import Address
 
@@ -44,8 +45,7 @@ class Place:
         except ImportError as error:
             raise UsageError(
                 f"{address.option} needs a package that is not installed ({_why(error)}): "
-                f"`pip install -e '.[remote]'{' gcsfs' if scheme in ('gs', 'gcs') else ''}` "
-                "in the suite's folder"
+                f"{extras.cure('remote', 'gcsfs' if scheme in ('gs', 'gcs') else '')}"
             ) from None
         except Exception as error:
             raise UsageError(f"{address.option} cannot be used ({_why(error)}); name another place") from None
