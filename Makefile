@@ -30,8 +30,8 @@ $(VENV)/.test: $(VENV)/.bench pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[$(TEST_EXTRAS)]"
 	@touch $@
 
-bench: venv $(VENV)/.cupy  ## measure this machine into results/local
-	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json
+bench: venv $(VENV)/.cupy  ## measure this machine into results/local; ARGS=--quick for a first look
+	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json $(ARGS)
 
 bench-self: $(VENV)/.test  ## measure what this suite itself costs, into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m performance

@@ -35,6 +35,27 @@ def test_every_make_command_of_the_first_pages_exists():
     assert {"bench", "test", "dist"} <= named <= targets
 
 
+def test_the_first_look_of_the_readme_reaches_pytest():
+    (line,) = re.findall(r"`make (bench ARGS=\S+)`", (ROOT / "README.md").read_text())
+    command = ["make", "--dry-run", *line.split()]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert made.endswith("pytest benchmarks --benchmark-json=results/local/run.json --quick\n")
+
+
+def test_what_the_example_leaves_is_ignored():
+    (left,) = re.findall(r'default=Path\("(\S+)"\)', (ROOT / "docs/examples/train_ddp.py").read_text())
+    names = (ROOT / ".gitignore").read_text().splitlines()
+    assert {left, str(Path(left).with_suffix(".new"))} <= set(names)
+
+
+def test_every_family_page_measures_into_a_campaign_of_its_own():
+    """A campaign has one plan: the second page tried would be refused the campaign of the first."""
+    used: dict[str, str] = {}
+    for page in sorted((ROOT / "docs/families").glob("*.md")):
+        for name in set(re.findall(r"cuda-gains run .*--campaign (\S+)", page.read_text())):
+            assert used.setdefault(name, page.name) == page.name, name
+
+
 def test_ci_runs_the_readme_test_command():
     assert "make test" in (ROOT / ".ci/run").read_text()
 
