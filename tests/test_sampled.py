@@ -84,7 +84,7 @@ def test_doubtful_and_unusable_samples_are_counted() -> None:
     blocks = sampled.blocks(table([*rows, ("r", "b", 0, 1.0, "")]))
     assert blocks.usable.tolist() == [2, 1]
     assert blocks.sizes.tolist() == [5, 1]
-    assert blocks.commonest_flags() == ["throttled", None]
+    assert blocks.commonest_flags == ["throttled", None]
 
 
 def test_nothing_gives_nothing() -> None:
@@ -99,8 +99,12 @@ def test_rows_are_chosen_by_their_words() -> None:
 
 
 def test_samples_are_sorted_once_for_all_that_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synthetic.write_campaign(tmp_path, "c", {"a": 1.0}, rounds=1, null=False)
+    synthetic.write_campaign(tmp_path, "c", {"a": 1.0}, rounds=2, null=False)
     data, sorts = store.load(tmp_path, ["c"]), []
-    monkeypatch.setattr(store, "blocks", lambda samples: sorts.append(1) or sampled.blocks(samples))
-    assert data.blocks is data.blocks
+    sort = sampled.blocks
+    monkeypatch.setattr(sampled, "blocks", lambda samples: sorts.append(1) or sort(samples))
+    parts = [data.of_runs({run}) for run in data.runs["run_id"]]
+    assert len(parts) == 2
+    assert all(part.measured.blocks is data.measured.blocks for part in parts)
     assert sorts == [1]
+    assert sum(part.samples.num_rows for part in parts) == data.samples.num_rows

@@ -30,7 +30,7 @@ def contrast(
     labels = (f"{parameter}={baseline}", f"{parameter}={candidate}")
     _check(found, parameter, (baseline, candidate))
     a, b = (_at(found, parameter, value) for value in (baseline, candidate))
-    matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.blocks))
+    matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.measured.blocks))
     if not matched.rows:
         raise UsageError(
             f"no case was measured both with {labels[0]} and with {labels[1]} "
@@ -143,7 +143,8 @@ def _notes(side: Side, a: Replicates, b: Replicates) -> list[str]:
 def _always_in_one_order(a: pd.DataFrame, b: pd.DataFrame) -> bool:
     """Whether cases that share no turns stood in one order in all runs, where there are several."""
     on = ["run_id", "case_id", "unit"]
-    both = a.merge(b, on=on, suffixes=("", "_b"))
+    columns = [*on, "turns", "position"]
+    both = a[columns].merge(b[columns], on=on, suffixes=("", "_b"))
     apart = both[(both["turns"] == "") | (both["turns"] != both["turns_b"])]
     later = apart["position_b"] - apart["position"]
     return apart["run_id"].nunique() > 1 and bool((later > 0).all() or (later < 0).all())

@@ -69,7 +69,7 @@ def replicates(data: Data) -> Replicates:
     """The values of every run and case, and the cases that are left out with the reason."""
     runs = data.runs.assign(resolution=[q.get("clock_resolution_seconds") for q in data.runs["quantities"]])
     cases = data.cases[_STORED].merge(runs[_RUN], on="run_id")
-    cases = cases.assign(**_medians(data.blocks, _names(cases)))
+    cases = cases.assign(**_medians(data.measured.blocks, _names(cases)))
     on_cpu = cases["device"] != "cuda"
     if on_cpu.any():
         cases.loc[on_cpu, ["gpu_name", "mig"]] = ""
@@ -78,9 +78,13 @@ def replicates(data: Data) -> Replicates:
     bad = why.ne("")
     rejected = cases.loc[bad, _NEEDED].assign(why=why[bad])
     good = cases[~bad].reset_index(drop=True)
-    times = good.assign(unit=SECONDS, value=good["median"], step=_steps(good, data.blocks))
-    kept = [*_NEEDED, "unit", "value", "step"]
-    values = pd.concat([times[kept], _quantities(good)[kept]], ignore_index=True)
+    rows, units, quantities = _quantities(good)
+    values = good[_NEEDED].iloc[[*range(len(good)), *rows]].reset_index(drop=True)
+    values = values.assign(
+        unit=pd.Series([SECONDS] * len(good) + units, dtype=str),
+        value=np.concatenate([good["median"], quantities]),
+        step=np.concatenate([_steps(good, data.measured.blocks), np.zeros(len(rows))]),
+    )
     return Replicates(values, rejected.reset_index(drop=True))
 
 
@@ -149,9 +153,8 @@ def _names(cases: pd.DataFrame) -> list[Name]:
 
 def _medians(measured: Blocks, names: Sequence[Name]) -> dict[str, Any]:
     """Of the samples of each name: their median, their number, that of usable ones, the most common flag."""
-    places = {name: place for place, name in enumerate(measured.names)}
-    at = np.array([places.get(name, -1) for name in names], dtype=int)
-    flags = np.array([*measured.commonest_flags(), None], dtype=object)
+    at = np.array([measured.places.get(name, -1) for name in names], dtype=int)
+    flags = np.array([*measured.commonest_flags, None], dtype=object)
     numbers = {"median": measured.medians, "read": measured.sizes, "usable": measured.usable}
     return {"flag": flags[at]} | {name: np.append(of, np.nan)[at] for name, of in numbers.items()}
 
@@ -200,8 +203,8 @@ def _steps(good: pd.DataFrame, measured: Blocks) -> "pd.Series[float]":
     return step.fillna(0.0)
 
 
-def _quantities(good: pd.DataFrame) -> pd.DataFrame:
-    """A row a quantity of each usable row. Quantities have no timer, so no step."""
+def _quantities(good: pd.DataFrame) -> tuple[list[int], list[str], list[float]]:
+    """Of each quantity its row, its name and its value. Quantities have no timer, so no step."""
     found = [
         (row, str(name), float(value))
         for row, quantities in enumerate(good["quantities"])
@@ -209,6 +212,4 @@ def _quantities(good: pd.DataFrame) -> pd.DataFrame:
         for name, value in quantities.items()
         if value is not None
     ]
-    rows = [row for row, _, _ in found]
-    names, values = [name for _, name, _ in found], [value for _, _, value in found]
-    return good.iloc[rows].reset_index(drop=True).assign(unit=names, value=values, step=0.0)
+    return [row for row, _, _ in found], [name for _, name, _ in found], [value for _, _, value in found]

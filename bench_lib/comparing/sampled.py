@@ -35,6 +35,11 @@ class Blocks:
         return np.diff(self.starts)
 
     @cached_property
+    def places(self) -> dict[Name, int]:
+        """Where each block stands among them."""
+        return {name: place for place, name in enumerate(self.names)}
+
+    @cached_property
     def medians(self) -> Floats:
         """The median of each block."""
         return self._each(_middle)
@@ -47,6 +52,7 @@ class Blocks:
             return self.sizes
         return np.diff(np.concatenate([[0], np.cumsum(good)])[self.starts])
 
+    @cached_property
     def commonest_flags(self) -> list[str | None]:
         """The flag that most samples of each block have, the first of several; None where none has one."""
         found: list[str | None] = [None] * len(self.names)
@@ -97,6 +103,22 @@ class Blocks:
             rows = self.seconds[self.starts[blocks][:, None] + np.arange(size)]
             found[blocks] = of_rows(np.sort(rows, axis=1))
         return found
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A table with the columns of `store.SAMPLE_COLUMNS`, shared by all that look at a part of its runs."""
+
+    table: pa.Table
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The samples by run and case, sorted once for all that asks for them."""
+        return blocks(self.table)
+
+    def of_runs(self, run_ids: Collection[str]) -> pa.Table:
+        """The rows of some runs."""
+        return holding(self.table, "run_id", run_ids)
 
 
 def blocks(samples: pa.Table) -> Blocks:

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from bench_lib.comparing import store
+from bench_lib.comparing.sampled import Samples
 from bench_lib.comparing.store import Data, Results
 from bench_lib.errors import UsageError
 from bench_lib.errors import unknown as unknown
@@ -76,9 +77,16 @@ def joined(a: Side, b: Side) -> Data:
     return Data(
         pd.concat(runs, ignore_index=True),
         pd.concat(cases, ignore_index=True),
-        pa.concat_tables([a.data.samples, b.data.samples]),
+        _measured(a.data, b.data),
         tuple(dict.fromkeys([*a.data.skipped, *b.data.skipped])),
     )
+
+
+def _measured(a: Data, b: Data) -> Samples:
+    """The samples of both, once where both are parts of one campaign."""
+    if a.measured is b.measured:
+        return a.measured
+    return Samples(pa.concat_tables([a.samples, b.samples]))
 
 
 def campaigns(results: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench_lib import schema
-from bench_lib.comparing.sampled import Blocks, blocks, holding
+from bench_lib.comparing.sampled import Samples
 from bench_lib.errors import DataError
 from bench_lib.faults import seals
 from bench_lib.journaling import journal, journal_rows
@@ -24,7 +25,7 @@ from bench_lib.layout import TABLES, CampaignFolder
 SAMPLE_COLUMNS = ("run_id", "case_id", "sample", "seconds", "flags")  # what the readers need
 Tables = dict[str, pa.Table]
 _OURS = "name a file written by `pytest benchmarks --benchmark-json=FILE`"
-_AT_ONCE = 4  # files: while one waits for the disk or is unpacked, others are
+_AT_ONCE = min(os.cpu_count() or 1, 4)  # files: while one waits for the disk or is unpacked, others are
 
 # What pyarrow, the file system and a file of another shape can raise. Nothing else is caught.
 _DAMAGE = (
@@ -38,29 +39,28 @@ class Data:
     """What was measured, as read.
 
     `runs` and `cases` have a row a run and a row a run and case, with the columns of the schema;
-    missing text is "", and maps are dicts. `samples` has `SAMPLE_COLUMNS`, a row a sample. `skipped`
-    names what could not be read, and why.
+    missing text is "", and maps are dicts. `measured` are their samples, and those of other runs where
+    this is a part of what was read. `skipped` names what could not be read, and why.
     """
 
     runs: pd.DataFrame
     cases: pd.DataFrame
-    samples: pa.Table
+    measured: Samples
     skipped: tuple[tuple[str, str], ...] = ()
 
     @cached_property
-    def blocks(self) -> Blocks:
-        """The samples by run and case, sorted once for all that asks for them."""
-        return blocks(self.samples)
+    def samples(self) -> pa.Table:
+        """The samples of these runs, a row each with `SAMPLE_COLUMNS`."""
+        return self.measured.of_runs(set(self.runs["run_id"]))
 
     def of_runs(self, run_ids: Collection[str]) -> "Data":
         """The part that belongs to some runs; what was skipped stays named."""
         if set(self.runs["run_id"]) <= set(run_ids):
             return self
-        samples = holding(self.samples, "run_id", set(run_ids))
         return Data(
             self.runs[self.runs["run_id"].isin(run_ids)].reset_index(drop=True),
             self.cases[self.cases["run_id"].isin(run_ids)].reset_index(drop=True),
-            samples,
+            self.measured,
             self.skipped,
         )
 
@@ -154,13 +154,10 @@ class _Gathered:
         orphans = (self._seen["cases"] | self._seen["samples"]) - self._seen["runs"]
         why = "its cases or samples are there, its row in the runs table is not"
         skipped = [*self._skipped, *((f"run {run_id}", why) for run_id in sorted(orphans))]
-        data = Data(runs, self._frame("cases"), self._table("samples"), tuple(skipped))
-        if not orphans:
-            return data
-        known = set(runs["run_id"])
-        samples = holding(data.samples, "run_id", known)
-        cases = data.cases[data.cases["run_id"].isin(known)].reset_index(drop=True)
-        return Data(runs, cases, samples, data.skipped)
+        cases = self._frame("cases")
+        if orphans:
+            cases = cases[~cases["run_id"].isin(orphans)].reset_index(drop=True)
+        return Data(runs, cases, Samples(self._table("samples")), tuple(skipped))
 
     def _table(self, name: str) -> pa.Table:
         wanted = SAMPLE_COLUMNS if name == "samples" else None
@@ -216,7 +213,8 @@ def _parquet(table: str, path: Path) -> Tables:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = set(file.schema_arrow.names)
         columns = [name for name in wanted or schema.SCHEMAS[table].names if name in names]
-        return {table: schema.conform(table, file.read(columns=columns), wanted)}
+        # No threads of its own: files are read side by side, and a small one's columns are not worth them.
+        return {table: schema.conform(table, file.read(columns=columns, use_threads=False), wanted)}
 
 
 def _journal(path: Path) -> Tables:

@@ -6,10 +6,9 @@ Nothing here computes statistics of its own: ratios and intervals are those of `
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bench_lib.comparing import sampled
 from bench_lib.comparing.contrast import contrast
 from bench_lib.comparing.replicates import KEY, SECONDS, params_of, replicates
 from bench_lib.comparing.sides import Side
@@ -49,12 +48,11 @@ def by_stack(data: Data) -> dict[str, Data]:
 
 
 def of_family(data: Data, family: str) -> Data:
-    """The cases of one family with their samples. Raises UsageError where none was measured."""
+    """The cases of one family. Raises UsageError where none was measured."""
     cases = data.cases[data.cases["family"] == family].reset_index(drop=True)
     if not (cases["status"] == Status.OK).any():
         raise UsageError(f"the data holds nothing of the family {family}; measure it with --family {family}")
-    samples = sampled.holding(data.samples, "case_id", set(cases["case_id"]))
-    return Data(data.runs, cases, samples, data.skipped)
+    return replace(data, cases=cases)
 
 
 def usual(data: Data) -> Data:
@@ -65,7 +63,7 @@ def usual(data: Data) -> Data:
     sizes = values.assign(way=way).groupby(["case_id", "way"])["run_id"].nunique().rename("n").reset_index()
     chosen = sizes.sort_values("n", kind="stable").drop_duplicates("case_id", keep="last")
     kept = values.assign(way=way).merge(chosen, on=["case_id", "way"])[["run_id", "case_id"]]
-    return Data(data.runs, data.cases.merge(kept, on=["run_id", "case_id"]), data.samples, data.skipped)
+    return replace(data, cases=data.cases.merge(kept, on=["run_id", "case_id"]))
 
 
 def against(data: Data, parameter: str, baseline: str) -> dict[str, tuple[CaseChange, ...]]:

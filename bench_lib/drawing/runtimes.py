@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -39,7 +39,7 @@ def ladder(data: Data) -> Runtimes | None:
     if cases["runtime"].nunique() < 2:
         return None
     baseline = _baseline(cases["runtime"])
-    part = Data(data.runs, cases.drop(columns="runtime"), data.samples)
+    part = replace(data, cases=cases.drop(columns="runtime"))
     side, found = Side("the ladder", _campaigns(cases), part), replicates(part)
     rows: dict[str, dict[str, CaseChange]] = {}
     for runtime in set(cases["runtime"]) - {baseline}:
@@ -65,7 +65,7 @@ def processes(data: Data) -> Runtimes | None:
         for runtime, side in sides.items()
         if runtime != baseline
     }
-    runs = run_medians(Data(data.runs, cases, data.samples))
+    runs = run_medians(replace(data, cases=cases))
     runs = runs.assign(runtime=runs["arm"].str.removeprefix(PREFIX))
     return _found(baseline, rows, runs)
 
@@ -100,8 +100,7 @@ def _good(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _part(data: Data, cases: pd.DataFrame) -> Data:
-    part = data.of_runs(set(cases["run_id"]))
-    return Data(part.runs, cases.drop(columns="runtime"), part.samples)
+    return replace(data.of_runs(set(cases["run_id"])), cases=cases.drop(columns="runtime"))
 
 
 def _campaigns(cases: pd.DataFrame) -> str:

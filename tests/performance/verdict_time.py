@@ -103,8 +103,9 @@ def recorded(results: Path) -> Iterator[Recorded]:
         data = store.load(results, [campaign])
         good = data.cases[(data.cases["status"] == Status.OK) & (data.cases["n_samples"] > 1)]
         good = good[good["arm"].isin([BASELINE, BASELINE + NULL_SUFFIX, "here"])]
-        parts = np.split(data.blocks.seconds, data.blocks.starts[1:-1])
-        samples = dict(zip(data.blocks.names, parts, strict=True))
+        blocks = data.measured.blocks
+        parts = np.split(blocks.seconds, blocks.starts[1:-1])
+        samples = dict(zip(blocks.names, parts, strict=True))
         # Cases of one function may be measured together, in turns: each then has its share of that time.
         good = good.assign(share=good.groupby(["run_id", "family", "op"])["wall_seconds"].transform("mean"))
         wall = good.groupby(["case_id", "policy"])["share"].mean()
