@@ -44,13 +44,20 @@ def of_families(folders: Iterable[Path]) -> dict[str, Names]:
     broken = set()
     for folder in dict.fromkeys(folders):
         for path, family in families.named(folder).items():
-            if (tree := _tree(path)) is None:
+            if (names := _names_of(path)) is None:
                 broken.add(family)
-                continue
-            above = (_tree(parent / "conftest.py") for parent in path.absolute().parents)
-            names = _names(tree, [one for one in above if one is not None])
-            found[family] = _joined(found[family], names) if family in found else names
+            else:
+                found[family] = _joined(found[family], names) if family in found else names
     return {family: names for family, names in found.items() if family not in broken}
+
+
+@cache
+def _names_of(path: Path) -> Names | None:
+    """What a benchmark file declares; None where it is no Python."""
+    if (tree := _tree(path)) is None:
+        return None
+    above = (_tree(parent / "conftest.py") for parent in path.absolute().parents)
+    return _names(tree, [one for one in above if one is not None])
 
 
 @cache

@@ -36,14 +36,15 @@ def inline(figure: Figure, prefix: str, label: str) -> str:
 def _drawn(figure: Figure) -> bytes:
     """The figure as SVG. Its layout is computed here: `savefig` would draw everything once more for it."""
     buffer, engine, dpi = io.BytesIO(), figure.get_layout_engine(), figure.dpi
+    canvas = FigureCanvasSVG(figure)  # makes itself the figure's: text is as wide as in an SVG
     with matplotlib.rc_context(STYLE):
-        if engine is not None:
-            FigureCanvasSVG(figure)  # makes itself the figure's: text is as wide as in an SVG
-            figure.set_dpi(_POINTS)
-            engine.execute(figure)
-            figure.set_layout_engine("none")
         try:
-            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+            if engine is not None:
+                figure.set_dpi(_POINTS)
+                engine.execute(figure)
+                figure.set_dpi(dpi)
+                figure.set_layout_engine("none")
+            canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         finally:
             figure.set_dpi(dpi)
             figure.set_layout_engine(engine)
