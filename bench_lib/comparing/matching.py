@@ -106,7 +106,10 @@ def _heads(left: pd.DataFrame, right: pd.DataFrame) -> dict[Case, Row]:
 def other_margins(a: Replicates, b: Replicates) -> list[str]:
     """A note where cases were measured with several margins, of which the largest counts."""
     both = pd.concat([side.values[["case_id", "margin"]] for side in (a, b)]).drop_duplicates()
-    several = both.groupby("case_id")["margin"].agg(["nunique", "min", "max"]).query("nunique > 1")
+    if not both["case_id"].duplicated().any():
+        return []
+    ends = both.groupby("case_id")["margin"].agg(["min", "max"])
+    several = ends[ends["min"] < ends["max"]]
     if several.empty:
         return []
     first = several.iloc[0]
@@ -121,9 +124,10 @@ def other_margins(a: Replicates, b: Replicates) -> list[str]:
 def _ways(values: pd.DataFrame, together: Collection[Case]) -> dict[Case, dict[int, dict[Any, Any]]]:
     """By case that is not together: each way in which it was measured, by the id of the way."""
     ways: dict[Case, dict[int, dict[Any, Any]]] = {}
-    names = zip(values["case_id"].to_numpy(), values["unit"].to_numpy(), strict=True)
-    values = values[np.array([name not in together for name in names], dtype=bool)]
-    for one in values[[*CASE, *SAME, "key", "number"]].drop_duplicates(["number", "key"]).to_dict("records"):
+    names = values[["number", "key", *CASE]].drop_duplicates(["number", "key"])
+    cases = names[CASE].itertuples(index=False, name=None)
+    apart = np.array([case not in together for case in cases], dtype=bool)
+    for one in values.loc[names.index[apart], [*CASE, *SAME, "key"]].to_dict("records"):
         ways.setdefault((one["case_id"], one["unit"]), {})[one["key"]] = dict(one)
     return ways
 
