@@ -296,7 +296,7 @@ def test_a_contrast_has_both_values_in_every_run(results):
 def test_where_the_machine_changes_in_the_order_of_time_is_drawn(tmp_path):
     for seed, gpu in enumerate(("GPU-1", "GPU-2")):
         machine = synthetic.Machine(gpu_uuid=gpu)
-        more = {"measured": synthetic.cases(1), "rounds": 2, "seed": seed, "samples": 3, "null": False}
+        more = {"measured": synthetic.cases(1), "rounds": 1, "seed": seed, "samples": 3, "null": False}
         synthetic.write_campaign(tmp_path, "two", {"old": 1.0, "new": 1.0}, machine=machine, **more)
     a, b = sides.pair("old", "new", "two", tmp_path)
     data = sides.joined(a, b)

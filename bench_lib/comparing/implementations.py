@@ -85,7 +85,7 @@ def _regression(row: CaseChange, changes: Mapping[str, Change]) -> Iterator[str]
 def _implementation(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]) -> Iterator[str]:
     for name in _IMPLEMENTATION:
         if name in a and name in b and _apart(a[name], b[name]):
-            before, after = (_short(side[name].most_common(1)[0][0]) for side in (a, b))
+            before, after = (_short(_commonest(side[name])[0][0]) for side in (a, b))
             yield f"implementation changed: {before} → {after}"
 
 
@@ -94,11 +94,16 @@ def _varying(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]) -> It
     for name in _IMPLEMENTATION:
         if max(len(a.get(name, ())), len(b.get(name, ()))) > 1:
             sides = [
-                ", ".join(f"{_short(value)} in {n}" for value, n in side[name].most_common())
+                ", ".join(f"{_short(value)} in {n}" for value, n in _commonest(side[name]))
                 for side in (a, b)
                 if name in side
             ]
             yield f"what runs varies from run to run: {' | '.join(sides)}"
+
+
+def _commonest(found: Counter[str]) -> list[tuple[str, int]]:
+    """Values and in how many runs, the most first; of as many by name: runs have no order of their own."""
+    return sorted(found.items(), key=lambda one: (-one[1], one[0]))
 
 
 def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
