@@ -31,7 +31,6 @@ from bench_lib.journaling.journal_rows import KEYS, Row, rows
 from bench_lib.layout import TABLES, CampaignFolder, check_name
 from bench_lib.model import MEASURE_VERSION, Identity, Measurement, RunInfo, Status
 
-_FEW_ROWS = 1000  # of a Parquet file
 _FREE_TEXT = ("command", "reason", "text", "warnings", "facts", "settings")  # may repeat a secret
 
 
@@ -251,10 +250,8 @@ def finish(journal: Path, folder: CampaignFolder) -> Path:
 
 def write_table(path: Path, data: pa.Table) -> None:
     """Write one Parquet file that is complete or not there at all."""
-    # To begin unpacking zstd, which each column does, takes longer than to read the rest of a short table.
-    compression = "zstd" if data.num_rows > _FEW_ROWS else "snappy"
     with whole(path) as stream:
-        pq.write_table(data, stream, compression=compression, write_page_checksum=True)
+        pq.write_table(data, stream, compression="zstd", write_page_checksum=True)
 
 
 assert tuple(schema.SCHEMAS) == TABLES  # runs last: it marks the run as done

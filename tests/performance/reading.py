@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import synthetic
 
-from bench_lib.journaling import journal
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case
 from bench_lib.pages import asked
@@ -86,7 +85,8 @@ def multiply(source: Path, target: Path, copies: int) -> None:
             data = pq.read_table(path)
             for number in range(copies):
                 copy = CampaignFolder(target, NAME).table(table, f"{path.stem}-{number}")
-                journal.write_table(copy, _renamed(data, number))
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                pq.write_table(_renamed(data, number), copy, compression="zstd", write_page_checksum=True)
 
 
 def _renamed(data: pa.Table, number: int) -> pa.Table:
