@@ -44,7 +44,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         ("compare old new --campaign befor", "did you mean 'before'?"),
         ("compare befor/old before/new", "did you mean 'before'?"),
         ("compare old old --campaign before", "'old' and 'old' name the same runs; name two stacks"),
-        ("compare old new", "(a stack needs --campaign NAME, or CAMPAIGN/STACK)"),
+        ("compare old new", "name one that holds old and new: --campaign"),
         ("compare old new --campaign empty", "no campaign 'empty'"),
         ("compare old new --campaign half", "holds no run that can be read"),
         ("compare old new --campaign a_file", "no campaign 'a_file'"),

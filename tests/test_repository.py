@@ -37,7 +37,7 @@ def test_every_make_command_of_the_first_pages_exists():
 
 def test_the_first_look_of_the_readme_reaches_pytest():
     (line,) = re.findall(r"`make (bench ARGS=\S+)`", (ROOT / "README.md").read_text())
-    command = ["make", "--dry-run", *line.split()]
+    command = ["make", "--dry-run", "--no-print-directory", *line.split()]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert made.endswith("pytest benchmarks --benchmark-json=results/local/run.json --quick\n")
 
