@@ -667,6 +667,13 @@ def test_one_component_is_named_and_several_are_confounded(tmp_path, change, sai
     assert compared(tmp_path).attribution == said
 
 
+def test_a_library_that_tells_no_version_is_named_by_the_beginning_of_its_hash(tmp_path):
+    """As a stand-in for NCCL has none: 64 digits would hide the versions beside them."""
+    of_stub = {"nccl.sha256": "cc945aa37576" + 52 * "0"}
+    rounds(tmp_path, 3, old={"stack": BOTH | of_stub}, new={"stack": BOTH | {"nccl.version": "2.28.9"}})
+    assert compared(tmp_path).attribution == "nccl (sha256 cc945aa37576) -> 2.28.9"
+
+
 @pytest.mark.parametrize(
     ("unknown", "differs", "said"),
     [

@@ -145,8 +145,9 @@ def _shown(own: Values, other: Values) -> str:
     if not own:
         return ABSENT
     version = SEVERAL.join(sorted(own.get("version", set())))
-    if not other or own.get("version") != other.get("version"):
-        return version or SEVERAL.join(sorted(next(iter(own.values()))))
-    key = next(key for key in sorted(own) if key in other and own[key] != other[key])
+    told_apart = not other or own.get("version") != other.get("version")
+    if version and told_apart:
+        return version
+    key = next(key for key in sorted(own) if told_apart or (key in other and own[key] != other[key]))
     told = SEVERAL.join(value[:12] for value in sorted(own[key]))
     return f"{version} ({key} {told})".strip()
