@@ -1,5 +1,7 @@
 """Checks over two gloo ranks: each finds what it is there to find. That all pass: test_working.py."""
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -69,3 +71,19 @@ def test_what_does_not_work_is_found(ranks, tmp_path, check, spoil, said):
 def test_one_rank_alone_shards_nothing():
     with pytest.raises(Exception, match="one rank shards nothing"):
         checking.group(World("1"), "gloo")
+
+
+def test_child_processes_import_tests_however_pytest_is_started():
+    """`pytest` does not put the working folder on the path as `python -m pytest` does."""
+    one = f"{__file__}::{test_what_does_not_work_is_found.__name__}"
+    command = [
+        Path(sys.executable).with_name("pytest"),
+        one,
+        "-q",
+        "-k",
+        "resharding",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], check=False)
+    assert "1 passed" in done.stdout, done.stdout[-2000:]
