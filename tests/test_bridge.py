@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from bench_lib import cli
 from bench_lib.comparing import bridge, sides
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.drawing import bridge_chart, canvas
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, CaseChange, Change, Status
+from bench_lib.model import Case, Status
 from bench_lib.pages import asked, bridge_page
 
 STACKS = {"a": 1.0, "b": 0.9, "c": 0.9, "d": 1.08}

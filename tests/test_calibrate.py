@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 from bench_lib import cli
 from bench_lib.comparing import calibrate, compare, sides, stats
+from bench_lib.comparing.changes import Change, Comparison
 from bench_lib.comparing.matching import Row
 from bench_lib.comparing.pairing import Values
 from bench_lib.comparing.verdicts import Pairing, changes
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, Change, Comparison
+from bench_lib.model import Case
 from bench_lib.pages import asked, calibrate_page, page, terminal
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -16,9 +16,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.drawing import canvas, case_names, charts, launch_chart
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, CaseChange, Change, Comparison
+from bench_lib.model import Case
 
 HOSTILE = "launch/$\\frac{x$[a=<script>alert(1)</script>&\n\x1b[31m\u202e,b=\U0001f600\u4e2d]"
 RUNTIMES = ("9.2", "11.8", "12.4", "13.0")

@@ -8,7 +8,7 @@ import pytest
 from bench_lib.claims.judging import counted, judge
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Effect, Kind, Scope, Verdict
-from bench_lib.model import Change
+from bench_lib.comparing.changes import Change
 
 PAIRS = 10
 SD = 0.01  # of a pair's log ratio

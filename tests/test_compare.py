@@ -11,13 +11,14 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
 from bench_lib.comparing import compare, sides, verdicts
+from bench_lib.comparing.changes import Change, Difference
 from bench_lib.comparing.differences import attribution
 from bench_lib.comparing.matching import Row
 from bench_lib.comparing.pairing import Values
 from bench_lib.errors import UsageError
 from bench_lib.journaling import journal
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import Case, Change, Difference, Status, Timing
+from bench_lib.model import Case, Status, Timing
 from bench_lib.schema import SCHEMAS
 
 STACKS = {"old": 1.0, "new": 0.97}

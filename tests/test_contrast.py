@@ -6,9 +6,10 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
 from bench_lib.comparing import sides
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.contrast import contrast
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, Change, Status
+from bench_lib.model import Case, Status
 
 RNG = np.random.default_rng(6)
 RUNTIMES = {"11.8": 1.0, "11.8#2": 1.0, "12.4": 1.03, "driver": 0.9}

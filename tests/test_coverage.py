@@ -12,7 +12,7 @@ from scipy import signal
 from scipy import stats as scipy_stats
 
 from bench_lib.comparing import stats
-from bench_lib.model import Change
+from bench_lib.comparing.changes import Change
 
 RUNS = 2000  # simulated comparisons at a time
 BATCHES = 2  # of them in a cell of the coverage grid

@@ -11,12 +11,13 @@ import synthetic
 from figures import assert_readable, in_one_line, points
 
 from bench_lib.comparing import sides, store
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.contrast import contrast
 from bench_lib.cross_check import asking
 from bench_lib.cross_check.child import Request
 from bench_lib.drawing.cross_check_chart import cross_check
 from bench_lib.errors import CaseTimeout, Crashed, CudaGainsError, Unavailable, UsageError
-from bench_lib.model import Case, Change, Policy, Series, Timing
+from bench_lib.model import Case, Policy, Series, Timing
 
 ROOT = Path(__file__).parents[1]
 NVBENCH = str(Path(__file__).parent / "fake_nvbench")

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from bench_lib.claims import judged, pages
 from bench_lib.cli import app
 from bench_lib.comparing import compare, implementations, sides
+from bench_lib.comparing.changes import Change
 from bench_lib.drawing.family_data import medians, of_family
-from bench_lib.model import Change
 from bench_lib.pages import page, report
 from bench_lib.pages.report import Subject
 

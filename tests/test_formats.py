@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from typer.testing import CliRunner
 
 from bench_lib import cli
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.formats import junit, openmetrics
-from bench_lib.model import CaseChange, Change, Comparison, Status
+from bench_lib.model import Status
 
 HOSTILE = 'a "quoted" \\back\\slash\nnew line <b>&amp;\x00\x1b[31m{x="y"} é'
 

@@ -19,10 +19,11 @@ from bench_lib import cli
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Claim, Finding, Judged, Kind, Verdict
 from bench_lib.comparing import sides
+from bench_lib.comparing.changes import Change, Comparison
 from bench_lib.errors import UsageError
 from bench_lib.html import asking, shipped, writer
 from bench_lib.layout import TABLES, CampaignFolder
-from bench_lib.model import Case, Change, Comparison, Status
+from bench_lib.model import Case, Status
 from bench_lib.pages import asked, destination, page, report
 from bench_lib.pages.page import Code, Mark, Names, Number, Section, Table
 from bench_lib.sections import answer, claimed

@@ -9,9 +9,10 @@ import synthetic
 from synthetic import Machine, Noise, SyntheticCase
 
 from bench_lib.comparing import compare, sides
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.rates import peak_teraflops, rates
 from bench_lib.comparing.store import load
-from bench_lib.model import Case, Change, Series, Timing
+from bench_lib.model import Case, Series, Timing
 
 RNG = np.random.default_rng(7)
 MACHINE = Machine()

@@ -24,6 +24,7 @@ from bench_lib.busbw import algbw, busbw, factor
 from bench_lib.campaigns.merge import merge
 from bench_lib.cli import app, main
 from bench_lib.comparing import sides, store
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.compare import compare
 from bench_lib.errors import CudaGainsError, DataError, UsageError
 from bench_lib.importing import formats
@@ -31,7 +32,7 @@ from bench_lib.importing.found import Source
 from bench_lib.importing.writing import import_file
 from bench_lib.journaling import held
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import Case, Change, Status
+from bench_lib.model import Case, Status
 
 pytestmark = pytest.mark.filterwarnings("error")
 

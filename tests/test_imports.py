@@ -104,7 +104,8 @@ JOIN = [
     "campaigns.doubted", "campaigns.campaign_containers", "campaigns.campaign",
 ]
 READING = [
-    "comparing", "comparing.sampled", "comparing.store", "comparing.sides", "comparing.stats",
+    "comparing", "comparing.changes", "comparing.sampled", "comparing.store", "comparing.sides",
+    "comparing.stats",
     "comparing.differences", "comparing.replicates", "comparing.pairing", "comparing.matching",
     "comparing.verdicts",
     "comparing.kinds", "comparing.case_words", "comparing.machines",

@@ -8,9 +8,10 @@ import synthetic
 from synthetic import EPOCH, Machine, Noise, SyntheticCase
 
 from bench_lib.comparing import compare, installations, sides
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.verdicts import NOT_INTERLEAVED
 from bench_lib.drawing import charts
-from bench_lib.model import Case, Change
+from bench_lib.model import Case
 from bench_lib.pages import report
 
 CASE = SyntheticCase(Case("launch", "op"), margin=0.02, quantities={"balance": -1.0})

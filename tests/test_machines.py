@@ -10,8 +10,8 @@ import pytest
 import synthetic
 
 from bench_lib.comparing import machines
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.html import asking
-from bench_lib.model import CaseChange, Change
 from bench_lib.pages import page, report
 
 MARGIN = 0.02

@@ -16,8 +16,8 @@ import pytest
 from plugin_runs import INI
 
 from bench_lib.comparing import stats
+from bench_lib.comparing.changes import Change
 from bench_lib.device import native
-from bench_lib.model import Change
 
 ITERATIONS = 60_000  # about 0.1 ms: shorter than the time slice that a busy machine gives a process
 SHORT = 10_000

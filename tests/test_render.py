@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from bench_lib import screen, units
+from bench_lib.comparing.changes import CaseChange, Change, Comparison, Difference
 from bench_lib.formats import openmetrics
 from bench_lib.html import writer
-from bench_lib.model import CaseChange, Change, Comparison, Difference
 from bench_lib.pages import render, terminal
 from bench_lib.pages.page import Section, Table
 from bench_lib.sections import cases

@@ -11,10 +11,11 @@ import synthetic
 from markdown_it import MarkdownIt
 
 from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Change, Comparison, Flag, Status
+from bench_lib.model import Flag, Status
 from bench_lib.pages import page, report
 from bench_lib.pages.page import Bullets, Code, Section, Table
 from bench_lib.pages.report import Subject

@@ -11,7 +11,7 @@ from scipy import stats as scipy_stats
 from bench_lib.comparing import compare, sides, stats
 from bench_lib.comparing.bridge import bridge
 from bench_lib.comparing.calibrate import calibrate
-from bench_lib.model import Change
+from bench_lib.comparing.changes import Change
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "results", " ".join((ROOT / "docs/statistics.md").read_text().split())

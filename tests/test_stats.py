@@ -9,7 +9,7 @@ from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_paired
 
 from bench_lib.comparing import stats
-from bench_lib.model import Change
+from bench_lib.comparing.changes import Change
 
 NAN = math.nan
 TINY = np.array([1e-9])

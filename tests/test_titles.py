@@ -8,9 +8,9 @@ import synthetic
 
 from bench_lib.comparing import titles
 from bench_lib.comparing.case_words import case_text
+from bench_lib.comparing.changes import CaseChange, Change, Comparison, Difference
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.html import asking
-from bench_lib.model import CaseChange, Change, Comparison, Difference
 
 
 def compared(baseline: str, candidate: str, pairing: Pairing, *differences: Difference) -> Comparison:

@@ -12,9 +12,9 @@ from bench_lib.claims.derived import DERIVED
 from bench_lib.claims.measured import Arm, Compared, Measured
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Contrast, Effect, Finding, Verdict
+from bench_lib.comparing.changes import CaseChange, Comparison
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Comparison
 
 _INTERLEAVE = "measure both in interleaved rounds, and let the machine stand still"
 _CONFOUNDED = "confounded"

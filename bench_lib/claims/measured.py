@@ -9,11 +9,12 @@ import pandas as pd
 from bench_lib.claims.selecting import CaseKey
 from bench_lib.claims.words import Contrast
 from bench_lib.comparing import compare, differences
+from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.replicates import Replicates, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.store import Data, Results
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.model import NULL_SUFFIX
 from bench_lib.stacking import stacks
 
 _IDENTITIES = ("stack_identity", "driver_identity", "machine_identity")

@@ -12,9 +12,9 @@ from bench_lib.claims.grids import as_text
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Scope
 from bench_lib.comparing import stats
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS, Replicates, params_of
 from bench_lib.comparing.store import Data
-from bench_lib.model import CaseChange, Change, Comparison
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
 

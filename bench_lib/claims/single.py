@@ -7,8 +7,8 @@ from scipy import stats as distributions
 
 from bench_lib.claims.values import Judging, case_effects, directions, shown, unsettled
 from bench_lib.claims.words import Finding, Kind, Verdict
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.stats import ALPHA, FEWEST, Effects, Floats
-from bench_lib.model import Change
 
 
 def judge(judging: Judging) -> Finding:

@@ -12,8 +12,8 @@ import numpy as np
 from bench_lib.claims.bounds import Scale
 from bench_lib.claims.words import Claim, Finding, Verdict
 from bench_lib.comparing import stats
+from bench_lib.comparing.changes import Change
 from bench_lib.comparing.stats import ALPHA, MOST_MORE, MOST_ROUNDS, Effects, Floats
-from bench_lib.model import Change
 
 
 @dataclass(frozen=True)

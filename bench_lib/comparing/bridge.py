@@ -9,12 +9,12 @@ import pandas as pd
 
 from bench_lib.comparing import stats
 from bench_lib.comparing.calibrate import aligned
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.compare import compare
 from bench_lib.comparing.replicates import Replicates, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Change, Comparison
 
 _IN_ROUND = ["case_id", "round"]
 _EXACT = 1e-9  # of a logarithm: more is not rounding

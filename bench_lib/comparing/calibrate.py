@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.comparing import stats
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.stats import ALPHA, FEWEST, Floats
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Change, Comparison
 
 EFFECTS = (0.01, 0.02, 0.05)  # the effects that rounds are counted for
 SAFE = 2  # a margin is supported when it is at least this many A/A half-widths

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench_lib.model import CaseChange
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.units import nbytes_text
 
 _BARE = frozenset({"none", "on", "off", "yes", "no", ""})  # say nothing without the parameter's name

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from bench_lib.comparing import calibrate, machines
+from bench_lib.comparing.changes import Change, Comparison
 from bench_lib.comparing.contrast import contrast as contrast
 from bench_lib.comparing.differences import attribution, differences, unknown, with_builds
 from bench_lib.comparing.implementations import bits, explained
@@ -12,7 +13,7 @@ from bench_lib.comparing.replicates import DOUBTED, Replicates, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.verdicts import CANARY, NOT_INTERLEAVED, Groups, Pairing, grouped
 from bench_lib.errors import UsageError
-from bench_lib.model import NULL_SUFFIX, Change, Comparison
+from bench_lib.model import NULL_SUFFIX
 from bench_lib.observing import notes as observed
 from bench_lib.thermal import warm
 

@@ -5,13 +5,14 @@ from typing import Any
 import pandas as pd
 
 from bench_lib.comparing import calibrate, machines
+from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.matching import match, other_margins
 from bench_lib.comparing.replicates import SECONDS, Replicates, params_of, replicates
 from bench_lib.comparing.sampled import Blocks
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.verdicts import Pairing, grouped
 from bench_lib.errors import UsageError, unknown
-from bench_lib.model import NULL_SUFFIX, Case, Comparison, scalar_text
+from bench_lib.model import NULL_SUFFIX, Case, scalar_text
 
 _SETS_PRECISION = ("precision", "dtype", "autocast", "tf32")  # parameters that mean to change it
 

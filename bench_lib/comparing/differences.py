@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
 
-from bench_lib.model import Difference
+from bench_lib.comparing.changes import Difference
 
 ABSENT = "absent"
 SEVERAL = " / "  # between the values of a side whose runs differ among themselves

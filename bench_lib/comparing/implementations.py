@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from bench_lib.model import Case, CaseChange, Change, Status
+from bench_lib.comparing.changes import CaseChange, Change
+from bench_lib.model import Case, Status
 
 # The facts that name what ran. NVLS on one side alone is the difference, not a faster NCCL.
 _IMPLEMENTATION = ("kernels", "algorithm", "nccl.algorithm", "nccl.protocol")

@@ -1,6 +1,6 @@
 """What kind of time a metric is: that of the whole, of a part of it, or one that a process pays once."""
 
-from bench_lib.model import CaseChange
+from bench_lib.comparing.changes import CaseChange
 
 ONCE = frozenset({"first", "init", "tuning", "first_cold", "first_warm", "first_walk"})  # in a process
 PARTS = frozenset({"forward", "backward", "optimizer", "exchange", "communication"})  # of a step

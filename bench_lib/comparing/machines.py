@@ -13,10 +13,10 @@ import pandas as pd
 
 from bench_lib.comparing import stats
 from bench_lib.comparing.case_words import case_text
+from bench_lib.comparing.changes import CaseChange, Change, Comparison, MachineSpread
 from bench_lib.comparing.kinds import is_whole
 from bench_lib.comparing.stats import FEWEST, Floats
 from bench_lib.comparing.verdicts import Pairing, effect_text
-from bench_lib.model import CaseChange, Change, Comparison, MachineSpread
 
 _MOVED = (Change.FASTER, Change.SLOWER)
 

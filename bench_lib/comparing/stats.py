@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bench_lib.model import Change
+from bench_lib.comparing.changes import Change
 
 ALPHA = 0.05
 POWER = 0.80  # with which the stated number of rounds is meant to settle a case

@@ -6,9 +6,10 @@ from itertools import takewhile
 import pandas as pd
 
 from bench_lib.comparing.bridge import Bridge
+from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.differences import ABSENT, SEVERAL
 from bench_lib.comparing.verdicts import Pairing
-from bench_lib.model import NULL_SUFFIX, Comparison
+from bench_lib.model import NULL_SUFFIX
 
 _VALUES: Mapping[str, Mapping[str, str]] = {  # by parameter of a contrast; "" is every other value
     "execution": {

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from bench_lib.model import CaseChange, Change
+from bench_lib.comparing.changes import CaseChange, Change
 
 PNG_DPI = 144
 BAND = "#dcecf5"  # the margin: changes too small to matter

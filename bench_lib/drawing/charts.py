@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bench_lib.comparing import machines, titles
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing.canvas import (
@@ -35,7 +36,7 @@ from bench_lib.drawing.canvas import (
 )
 from bench_lib.drawing.case_names import in_units, labels
 from bench_lib.drawing.runtimes import run_medians
-from bench_lib.model import Case, CaseChange, Change, Comparison
+from bench_lib.model import Case
 from bench_lib.units import seconds_text
 
 MOST_ROWS = 60  # of a forest plot: more cannot be read on a page

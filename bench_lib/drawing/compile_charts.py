@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.canvas import COLOURS, STYLE, subtitle, title
@@ -30,7 +31,7 @@ from bench_lib.drawing.family_data import (
 )
 from bench_lib.drawing.launch_chart import CLAIM_COLOUR
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Status
+from bench_lib.model import Status
 from bench_lib.units import quantity_text, seconds_text
 
 FAMILY = "compile_resnet50"

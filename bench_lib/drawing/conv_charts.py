@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.rates import rates
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
@@ -29,7 +30,6 @@ from bench_lib.drawing.family_data import (
     where_text,
 )
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Change
 from bench_lib.units import seconds_text
 
 Looks = Mapping[str, Look]

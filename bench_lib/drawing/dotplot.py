@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.drawing.canvas import new_figure, ratio_text, shown, text_inches
-from bench_lib.model import CaseChange
 
 LINE_INCHES = 0.235
 _STRIPE = "#f6f6f6"

@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.contrast import contrast
 from bench_lib.comparing.replicates import KEY, SECONDS, params_of, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
-from bench_lib.model import BAD, CaseChange, Change, Status
+from bench_lib.model import BAD, Status
 
 _PLACE = ["campaign", "stack", "device", "gpu_name"]
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.store import Data
 from bench_lib.drawing import runtimes
 from bench_lib.drawing.canvas import (
@@ -22,7 +23,6 @@ from bench_lib.drawing.canvas import (
 )
 from bench_lib.drawing.runtimes import METRICS, Runtimes, version_key
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange
 from bench_lib.units import seconds_text
 
 CLAIMED = 0.70  # "CUDA 12.4 launches up to 30 % faster than 11.8"

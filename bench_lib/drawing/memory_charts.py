@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
@@ -26,7 +27,6 @@ from bench_lib.drawing.family_data import (
     where_text,
 )
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange
 from bench_lib.units import seconds_text
 
 FAMILY = "unified_memory"

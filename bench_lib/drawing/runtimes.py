@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.compare import compare
 from bench_lib.comparing.contrast import contrast
 from bench_lib.comparing.replicates import SECONDS, params_of, replicates
 from bench_lib.comparing.sides import Side
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange, Status
+from bench_lib.model import Status
 
 BASELINE = "11.8"  # where it was not measured, the lowest version
 PREFIX = "cudart-"

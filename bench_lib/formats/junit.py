@@ -9,8 +9,8 @@ and a build that fails for that would be switched off.
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.drawing.canvas import interval_text
-from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.pages.page import one_line
 
 _MOVED = (Change.FASTER, Change.SLOWER)

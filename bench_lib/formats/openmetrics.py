@@ -7,8 +7,8 @@ does it): the textfile collector reads no other types. Form: https://prometheus.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS
-from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.pages.page import one_line
 from bench_lib.pages.render import word
 

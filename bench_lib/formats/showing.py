@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 
 from bench_lib.comparing.bridge import Bridge
+from bench_lib.comparing.changes import Comparison
 from bench_lib.formats import junit, openmetrics
-from bench_lib.model import Comparison
 from bench_lib.pages import bridge_page, render
 
 

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Collection, Iterable
 
 from bench_lib.comparing.bridge import Bridge, Line, Ratio, exchanged
+from bench_lib.comparing.changes import Comparison
 from bench_lib.drawing.bridge_chart import waterfall
 from bench_lib.drawing.canvas import ratio_text
 from bench_lib.drawing.charts import counts_text
 from bench_lib.journaling.journal import finite
-from bench_lib.model import Comparison
 from bench_lib.pages import terminal
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Section, Table, markdown
 

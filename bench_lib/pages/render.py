@@ -16,9 +16,9 @@ from rich.text import Text
 
 from bench_lib import screen
 from bench_lib.comparing import machines
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.journaling.journal import finite
-from bench_lib.model import CaseChange, Change, Comparison
 from bench_lib.units import quantity_text, seconds_text
 
 WIDE = 150  # a terminal narrower than this gets the columns that matter most

@@ -11,12 +11,12 @@ from pathlib import Path
 from bench_lib.claims.judged import Verdicts
 from bench_lib.comparing import titles
 from bench_lib.comparing.bridge import Bridge
+from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.replicates import params_of
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing import charts, gallery
 from bench_lib.html import writer
-from bench_lib.model import Comparison
 from bench_lib.pages import bridge_page, destination
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
 from bench_lib.sections import answer as answers

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from bench_lib.comparing import machines, titles
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing import charts
 from bench_lib.drawing.canvas import interval_text
-from bench_lib.model import BAD, HOST_BOUND, CaseChange, Change, Comparison, Status
+from bench_lib.model import BAD, HOST_BOUND, Status
 from bench_lib.pages.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
 from bench_lib.pages.render import change_text
 from bench_lib.sections import extremes, losses

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.drawing.canvas import interval_text
-from bench_lib.model import CaseChange, Change
 from bench_lib.pages.page import Code, Inline, Mark, Number, Section, Table
 from bench_lib.pages.render import change_text, speed_up
 from bench_lib.sections.metrics import quantity_meaning

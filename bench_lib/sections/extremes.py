@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from bench_lib.comparing.case_words import case_text
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.kinds import ONCE, PARTS, STEP, is_whole
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
-from bench_lib.model import CaseChange, Change
 
 _MOVED = (Change.FASTER, Change.SLOWER)
 _FEW = 3  # cases that moved: of so few two gains or losses are named

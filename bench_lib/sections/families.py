@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.drawing.gallery import FAMILIES_OF
-from bench_lib.model import CaseChange, Change
 from bench_lib.pages.page import Code, Inline, Number, Place, Section, Table
 from bench_lib.sections.metrics import FAMILIES
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from bench_lib.comparing.changes import CaseChange, Comparison
 from bench_lib.comparing.implementations import Ran, ran
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing import charts
-from bench_lib.model import Case, CaseChange, Comparison
+from bench_lib.model import Case
 from bench_lib.pages.page import Code, Inline, Mark, Section, Table
 from bench_lib.pages.render import change_text
 

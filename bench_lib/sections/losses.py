@@ -5,9 +5,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.store import Data
 from bench_lib.drawing import charts
-from bench_lib.model import BAD, Comparison, Status
+from bench_lib.model import BAD, Status
 from bench_lib.pages.page import Block, Code, Inline, Mark, Names, Number, Section, Table
 
 _NUMBER = r"\d+(?:\.\d+)?"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
-from bench_lib.model import CaseChange
 
 FAMILIES = {
     "launch": "what one small kernel costs to launch",

@@ -6,6 +6,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, title
@@ -22,7 +23,6 @@ from bench_lib.drawing.family_data import (
     where_text,
 )
 from bench_lib.errors import UsageError
-from bench_lib.model import CaseChange
 
 FAMILY = "stream_overlap"
 BLUE, VERMILLION, *_ = COLOURS

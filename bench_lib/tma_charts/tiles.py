@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
+from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
@@ -21,7 +22,7 @@ from bench_lib.drawing.family_data import (
     where_text,
 )
 from bench_lib.errors import UsageError
-from bench_lib.model import Case, CaseChange
+from bench_lib.model import Case
 from bench_lib.tma_charts import panel
 
 BLUE, VERMILLION, *_ = COLOURS
