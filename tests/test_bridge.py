@@ -22,7 +22,7 @@ from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.drawing import bridge_chart, canvas
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Status
-from bench_lib.pages import asked, bridge_page
+from bench_lib.pages import asked, bridge_page, page
 
 STACKS = {"a": 1.0, "b": 0.9, "c": 0.9, "d": 1.08}
 TRUTH = (0.9, 1.0, 1.2)  # of its three steps
@@ -253,7 +253,7 @@ def test_hostile_names_do_no_harm(found, tmp_path):
     png, svg = canvas.save(bridge_chart.waterfall(hostile), tmp_path, "waterfall")
     assert png.stat().st_size > 10_000
     assert "<script>" not in svg.read_text()
-    assert "\x1b" not in bridge_page.markdown(bridge_page.title(hostile), bridge_page.sections(hostile))
+    assert "\x1b" not in page.markdown(bridge_page.title(hostile), bridge_page.sections(hostile))
 
 
 def test_a_bridge_without_a_common_case_says_so(found):

@@ -1,17 +1,15 @@
 """Verdicts in, sections of text and tables out, and the same as JSON."""
 
 import dataclasses
-import json as json_writer
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from bench_lib.claims.bounds import bound_text, tolerance_text
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Finding, Judged, Kind, Verdict
-from bench_lib.journaling.journal import finite
+from bench_lib.faults import seals
 from bench_lib.pages import terminal
-from bench_lib.pages.page import Bullets, Code, Inline, Mark, Section, Table, letters, markdown
+from bench_lib.pages.page import Bullets, Code, Inline, Mark, Section, Table, left_out, letters
 
 BY_THE_TOOLKIT = "by the toolkit alone, the driver was not exchanged"
 _NAMES = 5
@@ -80,10 +78,7 @@ def sections(found: Verdicts) -> list[Section]:
         made.append(Section("Looked up", (Table(_RECORD_HEAD, tuple(map(_fact, facts))),)))
     if absent:
         made.append(Section("Not measured", (Table(_ABSENT_HEAD, tuple(map(_absent, absent))),)))
-    if found.left_out:
-        items = tuple((Code(name), f": {why}") for name, why in found.left_out)
-        made.append(Section("Left out", (Bullets(items),)))
-    return made
+    return made + left_out("Left out", found.left_out)
 
 
 def _has_told(one: Judged) -> bool:
@@ -106,10 +101,7 @@ def tally(own: Sequence[Judged]) -> str:
 
 def show(found: Verdicts, form: str) -> None:
     """Print them as `table`, `json` or `md`."""
-    if form == "table":
-        terminal.show(title(found), sections(found))
-    else:
-        sys.stdout.write(json(found) if form == "json" else markdown(title(found), sections(found)))
+    terminal.show_as(form, title(found), sections(found), lambda: json(found))
 
 
 def json(found: Verdicts) -> str:
@@ -119,7 +111,7 @@ def json(found: Verdicts) -> str:
         one["claim"]["bound"] = bound_text(judged.claim)
         for finding, known in zip(one["findings"], judged.findings, strict=True):
             finding["where"] = known.where
-    return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return seals.document(document)
 
 
 def _measured(judged: Sequence[Judged]) -> Table:

@@ -17,6 +17,9 @@ class Change(StrEnum):
     NOT_COMPARABLE = "not comparable"
 
 
+MOVED = (Change.FASTER, Change.SLOWER)
+
+
 @dataclass(frozen=True)
 class Difference:
     """One thing in which the two sides of a comparison differ."""

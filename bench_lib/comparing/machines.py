@@ -13,12 +13,10 @@ import pandas as pd
 
 from bench_lib.comparing import stats
 from bench_lib.comparing.case_words import case_text
-from bench_lib.comparing.changes import CaseChange, Change, Comparison, MachineSpread
+from bench_lib.comparing.changes import MOVED, CaseChange, Comparison, MachineSpread
 from bench_lib.comparing.kinds import is_whole
 from bench_lib.comparing.stats import FEWEST, Floats
 from bench_lib.comparing.verdicts import Pairing, effect_text
-
-_MOVED = (Change.FASTER, Change.SLOWER)
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def spreads(rows: Sequence[CaseChange], runs: pd.DataFrame) -> tuple[MachineSpre
     floors, margins = (np.array([getattr(two.row, name) for two in twos]) for name in ("floor", "margin"))
     effects = stats.unpaired(_matrix(two.low for two in twos), _matrix(two.high for two in twos), floors)
     changes = stats.decide(effects, margins).change
-    apart = [two for two, change in zip(twos, changes, strict=True) if change in _MOVED]
+    apart = [two for two, change in zip(twos, changes, strict=True) if change in MOVED]
     widest: dict[str, _Two] = {}
     for two in sorted(apart, key=lambda two: (not is_whole(two.row), -two.apart)):
         widest.setdefault(two.row.case_id, two)

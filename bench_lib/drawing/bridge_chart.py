@@ -17,6 +17,7 @@ from bench_lib.drawing.canvas import (
     GREY,
     LOOKS,
     STYLE,
+    interval_text,
     new_figure,
     ratio_text,
     shown,
@@ -105,13 +106,7 @@ def _bar(axes: Axes, y: float, start: float, ratio: Ratio, colour: str) -> None:
     axes.plot([end, end], [y - 0.3, y + 0.3], color=colour, linewidth=1.4)  # a bar of no width is seen too
     if ratio.low is not None and ratio.high is not None:
         axes.plot([start * ratio.low, start * ratio.high], [y, y], color="black", linewidth=0.8, alpha=0.6)
-    axes.text(1.01, y, _text(ratio), transform=axes.get_yaxis_transform(), va="center", fontsize=8)
-
-
-def _text(ratio: Ratio) -> str:
-    if ratio.low is None or ratio.high is None:
-        return ratio_text(ratio.ratio)
-    return f"{ratio_text(ratio.ratio)} [{ratio_text(ratio.low)}, {ratio_text(ratio.high)}]"
+    axes.text(1.01, y, interval_text(ratio), transform=axes.get_yaxis_transform(), va="center", fontsize=8)
 
 
 def _colour(step: Ratio) -> str:

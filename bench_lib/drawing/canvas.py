@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
+from bench_lib.comparing.bridge import Ratio
 from bench_lib.comparing.changes import CaseChange, Change
 
 PNG_DPI = 144
@@ -114,13 +115,13 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.3f}" if 0.01 <= ratio < 10 else f"{ratio:.3g}"
 
 
-def interval_text(row: CaseChange) -> str:
+def interval_text(found: CaseChange | Ratio | None) -> str:
     """`0.972 [0.968, 0.976]`; without brackets where there is no interval, empty without a ratio."""
-    if row.ratio is None:
+    if found is None or found.ratio is None:
         return ""
-    if row.low is None or row.high is None:
-        return ratio_text(row.ratio)
-    return f"{ratio_text(row.ratio)} [{ratio_text(row.low)}, {ratio_text(row.high)}]"
+    if found.low is None or found.high is None:
+        return ratio_text(found.ratio)
+    return f"{ratio_text(found.ratio)} [{ratio_text(found.low)}, {ratio_text(found.high)}]"
 
 
 def shown(text: str, most: int = 110) -> str:

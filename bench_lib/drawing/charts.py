@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bench_lib.comparing import machines, titles
-from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.drawing.canvas import (
@@ -73,8 +73,7 @@ def forest(comparison: Comparison) -> Figure:
 
 def counts_text(comparison: Comparison) -> str:
     """`3 faster, 0 slower, 20 same`: faster and slower always, the others where they occurred."""
-    always = (Change.FASTER, Change.SLOWER)
-    return ", ".join(f"{n} {change}" for change, n in comparison.counts().items() if n or change in always)
+    return ", ".join(f"{n} {change}" for change, n in comparison.counts().items() if n or change in MOVED)
 
 
 def _sides(comparison: Comparison) -> str:

@@ -234,7 +234,7 @@ def exchange(data: Data) -> Figure:
     for axes, metric in zip(panels, drawn, strict=False):
         own = {way: row for (of, way), row in changes.items() if of == metric}
         bars = [
-            Bar(name, colour, swaps[metric, way], _compared(own.get(way)))
+            Bar(name, colour, swaps[metric, way], interval_text(own.get(way)).replace(" [", "\n["))
             for way, (name, colour) in SWAPS.items()
             if (metric, way) in swaps
         ]
@@ -251,10 +251,6 @@ def exchange(data: Data) -> Figure:
         )
     title(figure, _exchange_title(swaps))
     return figure
-
-
-def _compared(change: CaseChange | None) -> str:
-    return interval_text(change).replace(" [", "\n[") if change is not None else ""
 
 
 def _swap_text(bars: Sequence[Bar], changes: Collection[CaseChange], baseline: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checksums of what is text on disk: a journal's line, a --benchmark-json file.
+"""Strict JSON, and checksums of what is text on disk: a journal's line, a --benchmark-json file.
 
 Parquet has its own. A flipped bit in text is often still valid JSON, with another number in it.
 """
@@ -26,6 +26,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(v) for v in value]
     return schema.text(value) if isinstance(value, str) else value
+
+
+def document(value: Any) -> str:
+    """A whole document as strict JSON that people can read."""
+    return json.dumps(finite(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def line(record: Mapping[str, Any]) -> bytes:

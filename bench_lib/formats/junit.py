@@ -9,11 +9,10 @@ and a build that fails for that would be switched off.
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.drawing.canvas import interval_text
 from bench_lib.pages.page import one_line
 
-_MOVED = (Change.FASTER, Change.SLOWER)
 Outcome = Callable[[CaseChange, Comparison], str]  # the element that says it; "": passed
 
 
@@ -63,7 +62,7 @@ def _facts(comparison: Comparison) -> Iterable[tuple[str, str]]:
 
 
 def _canary(row: CaseChange, comparison: Comparison) -> str:
-    if row.change in _MOVED:
+    if row.change in MOVED:
         return "error"
     return "" if row.change is Change.SAME else "skipped"
 

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
 from bench_lib.faults import seals
-from bench_lib.faults.seals import finite as finite
 from bench_lib.faults.secrets import hidden, secrets
 from bench_lib.faults.whole import whole
 from bench_lib.journaling.journal_rows import KEYS, Row, rows

@@ -3,19 +3,17 @@
 import csv as csv_writer
 import dataclasses
 import io
-import json as json_writer
 import math
-import sys
 from collections.abc import Collection, Iterable
 
-from bench_lib.comparing.bridge import Bridge, Line, Ratio, exchanged
+from bench_lib.comparing.bridge import Bridge, Line, exchanged
 from bench_lib.comparing.changes import Comparison
 from bench_lib.drawing.bridge_chart import waterfall
-from bench_lib.drawing.canvas import ratio_text
+from bench_lib.drawing.canvas import interval_text, ratio_text
 from bench_lib.drawing.charts import counts_text
-from bench_lib.journaling.journal import finite
+from bench_lib.faults import seals
 from bench_lib.pages import terminal
-from bench_lib.pages.page import Bullets, Chart, Code, Inline, Section, Table, markdown
+from bench_lib.pages.page import Bullets, Chart, Code, Inline, Section, Table, left_out
 
 _FIELDS = ("case_id", "step", "baseline", "candidate", "exchanges", "ratio", "low", "high", "change")
 
@@ -34,10 +32,7 @@ def sections(found: Bridge, charts: bool = True) -> list[Section]:
         Section("The bridge, step by step", (_steps(found), *_notes(found, told))),
         Section("The whole, taken apart", (_construction(found), *chart, _lines(found))),
     ]
-    if found.left_out:
-        left_out = tuple((Code(name), f": {why}") for name, why in found.left_out)
-        made.append(Section("Left out of the bridge", (Bullets(left_out),)))
-    return made
+    return made + left_out("Left out of the bridge", found.left_out)
 
 
 def answer(found: Bridge) -> str:
@@ -49,19 +44,15 @@ def answer(found: Bridge) -> str:
     at = sizes.index(max(sizes))
     step = f"step {at + 1} of {len(sizes)} ({exchanged(found.steps[at])})"
     return (
-        f"In the mean over {mean.name} the whole way takes {_text(mean.whole)} times the time; {step} moves "
-        f"it most, {_text(mean.steps[at])} times."
+        f"In the mean over {mean.name} the whole way takes {interval_text(mean.whole)} times the time; "
+        f"{step} moves it most, {interval_text(mean.steps[at])} times."
     )
 
 
 def show(found: Bridge, form: str) -> None:
     """Print it as `table`, `json`, `csv` or `md`; without its chart, which is for files."""
-    if form == "table":
-        terminal.show(title(found), sections(found, charts=False))
-    elif form == "md":
-        sys.stdout.write(markdown(title(found), sections(found, charts=False)))
-    else:
-        sys.stdout.write(json(found) if form == "json" else csv(found))
+    other = json if form == "json" else csv
+    terminal.show_as(form, title(found), sections(found, charts=False), lambda: other(found))
 
 
 def json(found: Bridge) -> str:
@@ -69,7 +60,7 @@ def json(found: Bridge) -> str:
     document = dataclasses.asdict(found) | {"exact": found.exact}
     for step, shown in zip(found.steps, document["steps"], strict=True):
         shown |= {"exchanges": exchanged(step), "counts": dict(step.counts())}
-    return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return seals.document(document)
 
 
 def csv(found: Bridge) -> str:
@@ -100,7 +91,7 @@ def _steps(found: Bridge) -> Table:
             (Code(way.baseline), " → ", Code(way.candidate)),
             exchanged(way),
             counts_text(way),
-            _text(ratio),
+            interval_text(ratio),
             _canaries(way),
         )
         for name, way, ratio in zip(names, ways, ratios, strict=True)
@@ -151,16 +142,8 @@ def _cells(found: Bridge, line: Line) -> Iterable[Inline]:
     yield from (ratio_text(step.ratio) for step in line.steps)
     if not found.exact:
         yield ratio_text(line.product)
-    yield _text(line.whole)
+    yield interval_text(line.whole)
     yield str(line.whole.change or "")
     if found.apart:
-        yield _text(line.apart)
+        yield interval_text(line.apart)
         yield "" if line.apart is None else "no" if line.differs else "yes"
-
-
-def _text(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return ""
-    if ratio.low is None or ratio.high is None:
-        return ratio_text(ratio.ratio)
-    return f"{ratio_text(ratio.ratio)} [{ratio_text(ratio.low)}, {ratio_text(ratio.high)}]"

@@ -1,17 +1,15 @@
 """A calibration in, sections of text and tables out, and the same as JSON."""
 
 import dataclasses
-import json as json_writer
-import sys
 from collections.abc import Iterable, Sequence
 from statistics import median
 
 from bench_lib.comparing.calibrate import EFFECTS, Calibration, CaseNoise
 from bench_lib.comparing.stats import ALPHA, FEWEST, MOST_ROUNDS, POWER
 from bench_lib.comparing.verdicts import Pairing
-from bench_lib.journaling.journal import finite
+from bench_lib.faults import seals
 from bench_lib.pages import terminal
-from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, markdown
+from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, left_out
 from bench_lib.units import percent_text
 
 _ROUNDS_FOR = tuple(f"for {100 * effect:g} %" for effect in EFFECTS)
@@ -40,17 +38,16 @@ def sections(found: Calibration) -> list[Section]:
         Section("By place in the round", (_places_text(found), *_places(found))),
         Section("Cases", (_cases(found),)),
     ]
-    if found.left_out:
-        made.append(Section("Left out", (Bullets(tuple((Code(a), f": {b}") for a, b in found.left_out)),)))
-    return [*made, Section("How to read this", (Bullets(_READING),))]
+    return [
+        *made,
+        *left_out("Left out", found.left_out),
+        Section("How to read this", (Bullets(_READING),)),
+    ]
 
 
 def show(found: Calibration, form: str) -> None:
     """Print it as `table`, `json` or `md`."""
-    if form == "table":
-        terminal.show(title(found), sections(found))
-    else:
-        sys.stdout.write(json(found) if form == "json" else markdown(title(found), sections(found)))
+    terminal.show_as(form, title(found), sections(found), lambda: json(found))
 
 
 def json(found: Calibration) -> str:
@@ -60,7 +57,7 @@ def json(found: Calibration) -> str:
     document |= {"supported": found.supported, "too_noisy": found.too_noisy}
     for case in document["cases"]:
         case["rounds"] = {f"{effect:g}": n for effect, n in zip(EFFECTS, case["rounds"], strict=True)}
-    return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return seals.document(document)
 
 
 def _answer(found: Calibration) -> Iterable[str | Bullets]:

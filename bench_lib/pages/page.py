@@ -113,6 +113,12 @@ class Section:
     place: Place = Place.BODY
 
 
+def left_out(title: str, found: Sequence[tuple[str, str]]) -> list[Section]:
+    """A section with a line for each thing left out, and why; none where nothing was."""
+    items = tuple((Code(name), f": {why}") for name, why in found)
+    return [Section(title, (Bullets(items),))] if items else []
+
+
 def write_markdown(title: Inline, sections: Sequence[Section], out: Path) -> Path:
     """Write `report.md` and its charts (PNG and SVG) into the folder `out`; the path of report.md."""
     out.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from bench_lib import screen
 from bench_lib.comparing import machines
-from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS
-from bench_lib.journaling.journal import finite
+from bench_lib.faults import seals
 from bench_lib.units import quantity_text, seconds_text
 
 WIDE = 150  # a terminal narrower than this gets the columns that matter most
@@ -34,7 +34,6 @@ _STYLES = {
 _HEAD = ("case", "baseline", "candidate", "ratio", "95 % interval", "speed-up", "change", "n", "why", "next")
 _NARROW = ("case", "ratio", "95 % interval", "change", "n", "why")
 _SHARES = {"case": 4, "why": 3, "next": 2}  # of the width that the numbers leave
-_MOVED = (Change.FASTER, Change.SLOWER)
 _NUMBERS = frozenset({"baseline", "candidate", "ratio", "95 % interval", "speed-up", "n"})
 _FIELDS = (
     *("kind", "case_id", "family", "op", "params", "metric", "unit", "change", "n", "margin"),
@@ -56,7 +55,7 @@ def json(comparison: Comparison) -> str:
     for kind, rows in _kinds(comparison).items():
         document[kind] = [dataclasses.asdict(row) | _told(row) for row in rows]
     document["counts"] = dict(comparison.counts())
-    return json_writer.dumps(finite(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return seals.document(document)
 
 
 def csv(comparison: Comparison) -> str:
@@ -129,7 +128,7 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
         yield Text(_plain(f"  {line}"), style="bold red" if line.startswith("THE MACHINE") else "")
     for title, rows in _sections(comparison):
         yield Text()
-        shown = [row for row in rows if row.unit == SECONDS or row.change in _MOVED]
+        shown = [row for row in rows if row.unit == SECONDS or row.change in MOVED]
         hidden = len(rows) - len(shown)
         if shown:
             yield _table(title, head, shown)

@@ -1,13 +1,14 @@
 """Sections of a page in, lines and tables on the terminal out; charts are for files and left out."""
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from bench_lib import screen
-from bench_lib.pages.page import Bullets, Chart, Inline, Section, Table, Tally, letters, one_line
+from bench_lib.pages.page import Bullets, Chart, Inline, Section, Table, Tally, letters, markdown, one_line
 
 _LONGEST_NUMBER = 40  # letters of a cell, an interval included; a column with longer ones is read as prose
 
@@ -24,6 +25,14 @@ def show(title: str, sections: Sequence[Section], console: Console | None = None
             elif not isinstance(block, Chart | Tally):
                 for line in _lines(block):
                     console.print(Text(f"  {line}"))
+
+
+def show_as(form: str, title: str, sections: Sequence[Section], other: Callable[[], str]) -> None:
+    """Print a page as `table` or `md`; in any other form what `other` makes of it."""
+    if form == "table":
+        show(title, sections)
+    else:
+        sys.stdout.write(markdown(title, sections) if form == "md" else other())
 
 
 def _lines(block: Inline | Bullets) -> Iterable[str]:

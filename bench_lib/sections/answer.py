@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from bench_lib.comparing import machines, titles
-from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
@@ -20,7 +20,6 @@ from bench_lib.pages.render import change_text
 from bench_lib.sections import extremes, losses
 
 Sentence = tuple[Part, ...]
-_MOVED = (Change.FASTER, Change.SLOWER)
 _UNITS = {
     Pairing.ROUNDS: "rounds",
     Pairing.RUNS: "runs",
@@ -96,7 +95,7 @@ def _counts(comparison: Comparison) -> str:
     told = [
         f"{n} {change}"
         for change, n in comparison.counts().items()
-        if change is not Change.NOT_COMPARABLE and (n or change in _MOVED)
+        if change is not Change.NOT_COMPARABLE and (n or change in MOVED)
     ]
     more = f"; {apart} more could not be compared" if apart else ""
     number = f"{len(compared)} case{' was' if len(compared) == 1 else 's were'}"

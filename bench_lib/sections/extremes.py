@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from bench_lib.comparing.case_words import case_text
-from bench_lib.comparing.changes import CaseChange, Change
+from bench_lib.comparing.changes import MOVED, CaseChange, Change
 from bench_lib.comparing.kinds import ONCE, PARTS, STEP, is_whole
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
 
-_MOVED = (Change.FASTER, Change.SLOWER)
 _FEW = 3  # cases that moved: of so few two gains or losses are named
 
 
@@ -33,7 +32,7 @@ def sentences(cases: Sequence[CaseChange]) -> list[str]:
 def _apart(what: str, rows: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
     """The sentence on times of another kind, some of which moved."""
     compared = [row for row in rows if row.change is not Change.NOT_COMPARABLE]
-    counts = ", ".join(f"{sum(row.change is change for row in compared)} {change}" for change in _MOVED)
+    counts = ", ".join(f"{sum(row.change is change for row in compared)} {change}" for change in MOVED)
     metrics = ", ".join(sorted({row.metric for row in compared}))
     are = f"are {what}" if len(compared) > 1 else f"is one of the {what}"
     told = f"{len(compared)} of all {are} ({metrics}): {counts}; "
@@ -41,7 +40,7 @@ def _apart(what: str, rows: Sequence[CaseChange], cases: Sequence[CaseChange]) -
 
 
 def _moved(cases: Sequence[CaseChange]) -> bool:
-    return any(row.change in _MOVED for row in cases)
+    return any(row.change in MOVED for row in cases)
 
 
 def _furthest_moved(cases: Sequence[CaseChange], some: Sequence[CaseChange], of: str = "Of these ") -> str:
@@ -51,7 +50,7 @@ def _furthest_moved(cases: Sequence[CaseChange], some: Sequence[CaseChange], of:
     if not faster and not slower:
         return _nothing_shown(cases, some)
     nothing = "no case is shown to be {} by more than its margin"
-    gain, loss = (nothing.format(change) for change in _MOVED)
+    gain, loss = (nothing.format(change) for change in MOVED)
     second = len(faster) + len(slower) <= _FEW and of != "there "
     if faster:
         gain = _named("the biggest gain", sorted(faster, key=_ratio)[: 1 + second], cases)
