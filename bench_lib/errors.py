@@ -17,6 +17,8 @@ CudaGainsError
 import difflib
 from collections.abc import Iterable
 
+from bench_lib.units import names_text
+
 _NAMES_SHOWN = 12
 
 
@@ -105,8 +107,15 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Usag
     listed = list(known)
     near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
     there = [*near, *(one for one in listed if one not in near)]
-    more = f" and {len(there) - _NAMES_SHOWN} more" if len(there) > _NAMES_SHOWN else ""
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UsageError(
-        f"no {kind} {name!r}{where}; there: {', '.join(there[:_NAMES_SHOWN]) or 'none'}{more}{hint}"
-    )
+    return UsageError(f"no {kind} {name!r}{where}; there: {names_text(there, _NAMES_SHOWN) or 'none'}{hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """For a name that is not among `known`: the one most alike as a question, and all where they are few."""
+    listed = sorted(known)
+    close = difflib.get_close_matches(name, listed, n=1)
+    if close and len(listed) > _NAMES_SHOWN:
+        return f"did you mean {close[0]!r}?"
+    named = f"nown are {', '.join(listed) or 'none'}"
+    return f"did you mean {close[0]!r}? K{named}" if close else f"k{named}"

@@ -1,4 +1,6 @@
-"""Quantities and coded versions as text a person reads. Everywhere else times are float seconds."""
+"""Quantities, versions and names as text a person reads. Everywhere else times are float seconds."""
+
+from collections.abc import Iterable, Sequence
 
 _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -28,6 +30,17 @@ def percent_text(share: float) -> str:
     if percent > 1000:
         return "> 1000 %"
     return f"{percent:.2g} %" if percent < 99 else f"{percent:.0f} %"
+
+
+def ends_text(texts: Iterable[str]) -> str:
+    """A range by its two ends: `1.03 to 2.00`; one of them where both read alike."""
+    return " to ".join(dict.fromkeys(texts))
+
+
+def names_text(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first names, and how many more there are: `a, b, c and 5 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def cuda_version_text(code: int) -> str:

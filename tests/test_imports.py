@@ -15,7 +15,7 @@ LIBRARY = ROOT / "bench_lib"
 # Each module may import only modules that stand before it.
 # fmt: off
 BOTH = [
-    "errors", "model", "next_step", "units", "busbw", "layout", "schema", "faults", "faults.seals",
+    "units", "errors", "model", "next_step", "busbw", "layout", "schema", "faults", "faults.seals",
     "faults.whole",
     "faults.output", "faults.secrets", "observing", "observing.settings",
     "processes", "processes.guard", "processes.ended",

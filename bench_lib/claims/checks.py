@@ -24,6 +24,7 @@ from bench_lib.claims.measured import Measured
 from bench_lib.claims.words import OPEN, Check, Claim, Finding, Judged, Verdict
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
+from bench_lib.units import names_text
 
 _FILE_BYTES = 4_000_000  # of a text file that is read; larger ones are data
 _NAMES = 3
@@ -84,9 +85,7 @@ def _by_record(claim: Claim, missing: str) -> Judged:
 
 
 def _short(found: list[str]) -> str:
-    shown = list(dict.fromkeys(found))
-    more = f" and {len(shown) - _NAMES} more" if len(shown) > _NAMES else ""
-    return f"{'; '.join(shown[:_NAMES])}{more}"
+    return names_text(list(dict.fromkeys(found)), _NAMES, "; ")
 
 
 def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[str]]:

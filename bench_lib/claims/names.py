@@ -20,6 +20,7 @@ from bench_lib.claims.words import Claim, Scope
 from bench_lib.comparing import sides
 from bench_lib.errors import UsageError
 from bench_lib.stacking import families, stacks
+from bench_lib.units import names_text
 
 _ALIKE = 0.75  # of difflib: `ad` and `add` are, `moe` and `mode` too, two names of their own seldom
 _SHOWN = 12
@@ -131,13 +132,12 @@ def _mistake(
 ) -> UsageError:
     near = _nearest(name, there)
     listed = [near, *(one for one in there if one != near)] if near else []
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     at_hand = all(family in known.files for family in of)
     how = "" if at_hand else " (what is not measured yet: name the folder of its file with --benchmarks)"
     hint = f"; did you mean {near!r}?" if _is_near(name, near) else ""
     return UsageError(
         f"no {kind} {name!r} in family {' or '.join(of)}, which claim {claim.id!r} names; "
-        f"there: {', '.join(listed[:_SHOWN]) or 'none'}{more}{how}{hint}"
+        f"there: {names_text(listed, _SHOWN) or 'none'}{how}{hint}"
     )
 
 

@@ -10,6 +10,7 @@ from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.faults import seals
 from bench_lib.pages import terminal
 from bench_lib.pages.page import Bullets, Code, Inline, Mark, Section, Table, left_out, letters
+from bench_lib.units import names_text
 
 BY_THE_TOOLKIT = "by the toolkit alone, the driver was not exchanged"
 _NAMES = 5
@@ -175,12 +176,7 @@ def objection(found: Verdicts, own_file: bool) -> str:
         for verdict in (Verdict.REFUTED, Verdict.NOT_MEASURED)
     )
     if refuted:
-        return f"refuted: {_few(refuted)}"
+        return f"refuted: {names_text(refuted, _NAMES)}"
     if len(absent) == len(found.claims):
         return "no claim was judged"
-    return f"not measured: {_few(absent)}" if absent and own_file else ""
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{', '.join(names[:_NAMES])}{more}"
+    return f"not measured: {names_text(absent, _NAMES)}" if absent and own_file else ""

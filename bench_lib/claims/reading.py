@@ -3,10 +3,9 @@
 docs/claims.md describes the format; a user's own claim is one entry of ten lines.
 """
 
-import difflib
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from bench_lib.claims.words import (
     Verdict,
     is_time,
 )
-from bench_lib.errors import UsageError
+from bench_lib.errors import UsageError, nearest
 
 FILE = "claims.toml"
 NEEDS = (
@@ -71,13 +70,6 @@ def read(path: Path | None = None) -> Claims:
     claims = tuple(_claim(found, number, table, sources) for number, table in enumerate(tables, 1))
     _unique(found, [claim.id for claim in claims])
     return Claims(claims, top.texts("planned"))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The nearest known name as a question, else all of them."""
-    listed = list(known)
-    close = difflib.get_close_matches(name, listed, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(map(repr, listed))}"
 
 
 def _default_file() -> Path:

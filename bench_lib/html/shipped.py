@@ -1,6 +1,5 @@
 """The reports that a results folder lists in its reports.toml: a page each, and an index that links them."""
 
-import difflib
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib.comparing.store import Results
-from bench_lib.errors import CudaGainsError, UsageError
+from bench_lib.errors import CudaGainsError, UsageError, nearest
 from bench_lib.html import asking, writer
 from bench_lib.layout import check_name
 from bench_lib.pages import destination, report
@@ -122,9 +121,7 @@ def _listed(where: str, entry: Any) -> Listed:
         raise UsageError(f"{where} is {entry!r}, expected a table with {', '.join(known)}")
     for key in entry:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"{where} has the unknown key {key!r}, known are {', '.join(known)}{hint}")
+            raise UsageError(f"{where} has the unknown key {key!r}; {nearest(key, known)}")
     for key in ("name", "question", "campaign"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise UsageError(f"{where} has {key} = {entry.get(key)!r}, expected a text")

@@ -13,6 +13,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from bench_lib.drawing import canvas
+from bench_lib.units import names_text
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Names:
     @property
     def text(self) -> str:
         """The first names and how many more."""
-        return ", ".join(self.names[: self.most]) + self.more
+        return names_text(self.names, self.most)
 
     @property
     def more(self) -> str:

@@ -19,7 +19,7 @@ from bench_lib.comparing import machines
 from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.faults import seals
-from bench_lib.units import quantity_text, seconds_text
+from bench_lib.units import names_text, quantity_text, seconds_text
 
 WIDE = 150  # a terminal narrower than this gets the columns that matter most
 _NAMES_SHOWN = 3
@@ -104,11 +104,7 @@ def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for name, why in left_out:
         by_reason.setdefault(why, []).append(name)
-    lines = []
-    for why, names in by_reason.items():
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-        lines.append(f"{', '.join(names[:_NAMES_SHOWN])}{more}: {why}")
-    return lines
+    return [f"{names_text(names, _NAMES_SHOWN)}: {why}" for why, names in by_reason.items()]
 
 
 def change_text(row: CaseChange) -> str:

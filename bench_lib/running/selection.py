@@ -4,7 +4,6 @@ A case is an item that uses this suite's `bench` fixture. Its file names the fam
 its function the op, its parameters the rest.
 """
 
-import difflib
 import math
 import random
 from collections import Counter
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench_lib.errors import UsageError
+from bench_lib.errors import UsageError, nearest
 from bench_lib.model import Case, Scalar, is_scalar
 
 # Fixtures that `bench` and `gpu` of this suite ask for. A user's own fixture of the name `bench` or
@@ -124,7 +123,7 @@ def select(
     known = {family(item) for item in items if is_case(item)}
     for name in families:
         if known and name not in known:
-            raise UsageError(f"there is no family {name!r}; {_nearest(name, known)}")
+            raise UsageError(f"there is no family {name!r}; {nearest(name, known)}")
     soaks = {family(item) for item in items if is_case(item) and is_soak(item)}
     if soak and not soaks & set(families or known):
         raise UsageError("--soak was given and no selected family has one; select one, as --family allocator")
@@ -155,7 +154,7 @@ def _holds(item: pytest.Item, marker: pytest.Mark) -> bool:
     """Whether all parameters that the marker names have one of its values."""
     params = params_of(item)
     if unknown := sorted(marker.kwargs.keys() - params.keys()):
-        raise UsageError(f"{item.nodeid}: {marker.name} names {unknown[0]!r}; {_nearest(unknown[0], params)}")
+        raise UsageError(f"{item.nodeid}: {marker.name} names {unknown[0]!r}; {nearest(unknown[0], params)}")
     return all(params[key] in _listed(value) for key, value in marker.kwargs.items())
 
 
@@ -233,9 +232,3 @@ def not_core(items: Sequence[pytest.Item], families: Sequence[str]) -> str:
     said = ", ".join(f"{n} case{'s' if n > 1 else ''} of {name}" for name, n in lost.items())
     are = "is" if lost.total() == 1 else "are"
     return f"{said} {are} not core; leave out --quick, or mark some with pytest.mark.core" if said else ""
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    listed = ", ".join(sorted(known)) or "none"
-    return f"did you mean {close[0]!r}? Known are {listed}" if close else f"known are {listed}"

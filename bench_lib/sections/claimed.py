@@ -7,6 +7,7 @@ from bench_lib.claims import pages
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import SETTLED, Finding, Judged, Verdict
 from bench_lib.pages.page import Bullets, Code, Inline, Part, Section, Table
+from bench_lib.units import names_text
 
 ASKED = "Are the claimed gains real?"
 _HEAD = ("claim", "claimed", "measured [95 % interval]", "verdict")
@@ -45,10 +46,9 @@ def _answer(found: Verdicts, ours: Sequence[Judged]) -> Iterable[Inline]:
 def _named(claims: Sequence[Judged]) -> str:
     told = [
         f"“{one.claim.text.rstrip('.')}”" + (f" ({pages.BY_THE_TOOLKIT})" if one.driver_kept else "")
-        for one in claims[:_NAMED]
+        for one in claims
     ]
-    more = f" and {len(claims) - _NAMED} more" if len(claims) > _NAMED else ""
-    return "; ".join(told) + more
+    return names_text(told, _NAMED, "; ")
 
 
 def _row(one: Judged) -> tuple[Inline, ...]:

@@ -1,12 +1,11 @@
 """Which file of a benchmark folder holds which family, read from the text: nothing is imported."""
 
-import difflib
 import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from bench_lib.errors import UsageError
+from bench_lib.errors import UsageError, nearest
 
 _PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases
 _SOME_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
@@ -74,9 +73,7 @@ def check(place: Path, asked: Iterable[str], more: Iterable[Path] = ()) -> None:
     there = known | set(map(_of, more))
     for name in asked:
         if known and name not in there:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}? Known are" if close else "known are"
-            raise UsageError(f"there is no family {name!r} in {place}; {hint} {', '.join(sorted(known))}")
+            raise UsageError(f"there is no family {name!r} in {place}; {nearest(name, known)}")
 
 
 def _known(place: Path) -> set[str]:

@@ -1,11 +1,10 @@
 """stacks.toml -> stacks by name: what each is made of, what it promises, and where its files lie."""
 
-import difflib
 import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from bench_lib import suite_files
 from bench_lib.containers import image as images
 from bench_lib.containers.image import Image
-from bench_lib.errors import Unavailable, UsageError
+from bench_lib.errors import Unavailable, UsageError, nearest
 from bench_lib.layout import check_name
 from bench_lib.stacking import cache
 
@@ -115,7 +114,7 @@ def _entry(path: Path, name: str, table: Any, known: Mapping[str, StackEntry]) -
     required, optional = _KEYS[kind]
     for key in table:
         if key not in required | optional:
-            raise UsageError(f"{where} has the unknown key {key!r}; {_nearest(key, required | optional)}")
+            raise UsageError(f"{where} has the unknown key {key!r}; {nearest(key, required | optional)}")
     if missing := sorted(required - table.keys()):
         raise UsageError(f"{where} lacks the key {missing[0]!r}, which kind {kind!r} needs")
     entry = StackEntry(
@@ -158,7 +157,7 @@ def _declared(where: str, table: Mapping[str, Any]) -> dict[str, str]:
     if table["kind"] != "cudart":
         for key in declared:
             if key not in COMPONENTS:
-                raise UsageError(f"{where} declares the unknown {key!r}; {_nearest(key, COMPONENTS)}")
+                raise UsageError(f"{where} declares the unknown {key!r}; {nearest(key, COMPONENTS)}")
     return dict(declared)
 
 
@@ -192,7 +191,7 @@ def _base(where: str, table: Mapping[str, Any], known: Mapping[str, StackEntry])
     if not name:
         return None
     if name not in known:
-        raise UsageError(f"{where} has the base {name!r}, which is not there; {_nearest(name, known)}")
+        raise UsageError(f"{where} has the base {name!r}, which is not there; {nearest(name, known)}")
     if known[name].kind not in ("here", "venv", "path"):
         raise UsageError(
             f"{where} has the base {name!r} of kind {known[name].kind}; a library is exchanged in a stack "
@@ -216,16 +215,11 @@ def _check(where: str, entry: StackEntry) -> None:
             raise UsageError(f"{where} does not declare the version of its {entry.library}")
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
-
-
 def stack(name: str, path: Path | None = None) -> StackEntry:
     """The stack of that name; UsageError with the nearest name when there is none."""
     entries = load_stacks(path)
     if name not in entries:
-        raise UsageError(f"there is no stack {name!r}; {_nearest(name, entries)}")
+        raise UsageError(f"there is no stack {name!r}; {nearest(name, entries)}")
     return entries[name]
 
 

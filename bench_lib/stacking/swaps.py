@@ -7,6 +7,7 @@ from bench_lib.errors import UsageError
 from bench_lib.identity import elf
 from bench_lib.stacking import environments, stacks
 from bench_lib.stacking.stacks import StackEntry
+from bench_lib.units import names_text
 
 _NAMED = 3  # of the symbols that are missing
 
@@ -29,9 +30,8 @@ def check(entry: StackEntry) -> None:
     for user in _users(entry, entry.base):
         missing = sorted((elf.symbols(user).undefined & before) - offered)
         if missing:
-            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
             raise UsageError(
-                f"stack {entry.name}: {user.name} asks for {', '.join(missing[:_NAMED])}{more}, which "
+                f"stack {entry.name}: {user.name} asks for {names_text(missing, _NAMED)}, which "
                 f"{', '.join(entry.requirements)} does not have; choose a version that does"
             )
 
