@@ -1,4 +1,4 @@
-"""What the README says was found is what the shipped campaigns say."""
+"""What README.md and docs/findings.md say was found is what the shipped campaigns say."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,9 @@ from bench_lib.pages import page, report
 from bench_lib.pages.report import Subject
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+SHORT = (ROOT / "README.md").read_text()
+LONG = (ROOT / "docs/findings.md").read_text()
+README = SHORT + LONG
 RESULTS = ROOT / "results"
 LADDER = "h200-cudart-ladder"
 ROUNDS = "h200-cudart-rounds"
@@ -30,6 +32,16 @@ RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
 def row_text(row) -> str:
     return f"{row.ratio:.3f} [{row.low:.3f}, {row.high:.3f}]"
+
+
+def test_the_short_form_says_nothing_that_the_long_one_does_not():
+    """The tests of this file hold the long form to the data."""
+    found = re.search(r"## What was found\n(.*?)\*\*Published claims", SHORT, re.DOTALL)[1]
+    intervals = re.findall(r"[\d.]+ \[[^]]+\]", found)
+    assert len(intervals) > 10
+    assert [one for one in intervals if one not in LONG] == []
+    speeds = re.search(r"move ([\d.]+) GB/s, prefetch ([\d.]+), a pinned copy ([\d.]+)\.", found).groups()
+    assert "{} GB/s by page faults, {} by prefetch, {} by a pinned copy".format(*speeds) in LONG
 
 
 @pytest.fixture(scope="module")
