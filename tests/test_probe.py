@@ -227,6 +227,19 @@ def test_an_unreadable_file_or_cache_fails_nothing(tmp_path, monkeypatch):
     assert libraries.mapped(tmp_path / "no-maps") == {}
 
 
+def test_what_is_mapped_is_read_again_once_the_loader_has_worked(runtimes):
+    environment, cached = runtimes
+    code = (
+        "import ctypes, json; from bench_lib.identity import libraries\n"
+        "found = [libraries.mapped_now(), libraries.mapped_now()]\n"
+        f"ctypes.CDLL({cached['12.4']!r})\n"
+        "found += [libraries.mapped_now(), libraries.mapped_now()]\n"
+        "same = [one is next_one for one, next_one in zip(found, found[1:])]\n"
+        "print(json.dumps([same, found[1].get('cudart'), [str(p) for p in found[3]['cudart']]]))"
+    )
+    assert in_child(code, **environment) == [[True, False, True], None, [cached["12.4"]]]
+
+
 def test_a_damaged_cache_is_started_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "cuda-gains").mkdir()

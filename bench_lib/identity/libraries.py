@@ -8,8 +8,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from bench_lib.faults.whole import whole
 from bench_lib.stacking import cache
@@ -52,6 +53,44 @@ def facts(stack: StackEntry) -> dict[str, str]:
             if answers:
                 found[f"{component}.{key}"] = " + ".join(dict.fromkeys(answers))
     return found
+
+
+class _Object(ctypes.Structure):
+    """link.h, dl_phdr_info: the loader's counters stand in every entry."""
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.c_void_p),
+        ("n_headers", ctypes.c_uint16),
+        ("loads", ctypes.c_ulonglong),
+        ("unloads", ctypes.c_ulonglong),
+    )
+
+
+_LOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t, ctypes.c_void_p)
+
+
+def mapped_now() -> dict[str, tuple[Path, ...]]:
+    """`mapped`, read again only when the loader has worked since: with torch loaded it takes milliseconds."""
+    return _mapped_after(_loads())
+
+
+@lru_cache(maxsize=1)
+def _mapped_after(_counts: tuple[int, int]) -> dict[str, tuple[Path, ...]]:
+    return mapped()
+
+
+def _loads() -> tuple[int, int]:
+    """How often the loader has loaded and unloaded a library so far."""
+    seen: list[tuple[int, int]] = []
+
+    def first(entry: Any, _nbytes: int, _data: Any) -> int:
+        seen.append((entry.contents.loads, entry.contents.unloads))
+        return 1  # asks for no more of them
+
+    ctypes.CDLL(None).dl_iterate_phdr(_LOOK(first), None)
+    return seen[0]
 
 
 def mapped(maps: Path = MAPS) -> dict[str, tuple[Path, ...]]:

@@ -271,7 +271,7 @@ class Run:
 
 def _loaded() -> object:
     """What decides a stack's identity; it is told anew whenever this changes."""
-    return libraries.mapped(), probe.python_facts()
+    return libraries.mapped_now(), probe.python_facts()
 
 
 def _check_room(folder: Path) -> None:
