@@ -17,6 +17,7 @@ from bench_lib.convolution.tuning import Tuning
 from bench_lib.errors import CaseTimeout, CudaError, CudaGainsError, NotApplicable, UsageError, WrongResult
 from bench_lib.model import Policy, Series
 from bench_lib.processes.worker import Worker, begin_server
+from bench_lib.running.outcomes import given
 
 torch = pytest.importorskip("torch")
 
@@ -181,6 +182,89 @@ def test_processes_are_prepared_for_what_will_be_asked():
     tuned.steady(Tuning.OFF, KEY, SECONDS)
     assert children() - before == prepared
     tuned.close()
+
+
+def note_and_wait(number):
+    """A handler that notes when it began and ended; made in the worker."""
+
+    def handle(_request):
+        begin = time.monotonic()
+        time.sleep(0.5)
+        return begin, time.monotonic(), number
+
+    return handle
+
+
+def test_what_was_sent_to_several_is_worked_on_side_by_side_and_they_end_so():
+    workers = [Worker(note_and_wait, n) for n in range(2)]
+    for worker in workers:
+        worker.send("now")
+    spans = [worker.answer(SECONDS) for worker in workers]
+    assert [number for *_, number in spans] == [0, 1]
+    assert max(begin for begin, *_ in spans) < min(end for _, end, _ in spans)
+    for worker in workers:
+        worker.end()
+    for worker in workers:
+        worker.close()
+    assert workers[0].ask("now", SECONDS)[2] == 0  # a fresh process
+    workers[0].close()
+
+
+class Told:
+    """A worker that notes what is done with it, and answers what it was told."""
+
+    def __init__(self, name, answer, log):
+        self.name, self.told, self.log = name, answer, log
+
+    def up(self):
+        self.log.append(f"up {self.name}")
+
+    def send(self, key):
+        self.log.append(f"send {self.name}")
+
+    def answer(self, seconds):
+        self.log.append(f"answer {self.name}")
+        return given(self.told)
+
+    def ask(self, key, seconds):
+        self.send(key)
+        return self.answer(seconds)
+
+
+def asked_for_kernels(monkeypatch, tuning, *answers):
+    log = []
+    told = [Told(name, answer, log) for name, answer in zip("ab", answers, strict=True)]
+    tuned = TunedWorkers("cpu", SHORT)
+    monkeypatch.setattr(tuned, "_worker", lambda _make, _tuning, number: told[number])
+    try:
+        return log, tuned.kernels(tuning, KEY, 2, SECONDS)
+    except CudaGainsError as error:
+        return log, error
+
+
+SIDE_BY_SIDE = ["up a", "up b", "send a", "send b", "answer a", "answer b"]
+
+
+@pytest.mark.parametrize("tuning", [Tuning.OFF, Tuning.DETERMINISTIC])
+def test_two_that_try_nothing_are_asked_for_kernels_side_by_side(monkeypatch, tuning):
+    one, other = Ran(("one",), ()), Ran(("another",), ())
+    log, facts = asked_for_kernels(monkeypatch, tuning, one, other)
+    assert log == SIDE_BY_SIDE
+    assert (facts["kernels"], facts["kernels.repeat"]) == ("one", "another")
+
+
+@pytest.mark.parametrize("tuning", [Tuning.ON, Tuning.EXHAUSTIVE])
+def test_two_that_choose_by_times_have_the_gpu_one_after_the_other(monkeypatch, tuning):
+    one = Ran(("one",), ())
+    log, facts = asked_for_kernels(monkeypatch, tuning, one, one)
+    assert log == ["send a", "answer a", "send b", "answer b"]
+    assert facts["kernels.repeat"] == "same"
+
+
+def test_one_that_fails_leaves_no_answer_of_the_other_behind(monkeypatch):
+    log, error = asked_for_kernels(monkeypatch, Tuning.OFF, CudaGainsError("it failed"), Ran(("one",), ()))
+    assert log == SIDE_BY_SIDE
+    assert str(error) == "it failed"
 
 
 def test_a_question_is_asked_once(tuned):

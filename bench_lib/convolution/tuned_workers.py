@@ -10,7 +10,7 @@ from bench_lib.convolution.kernel_names import Ran, profiling_worker
 from bench_lib.convolution.tuning import Tuning
 from bench_lib.model import Policy, Series
 from bench_lib.processes.worker import Handler, Worker
-from bench_lib.running.outcomes import Outcomes
+from bench_lib.running.outcomes import Outcomes, given
 
 Answer = tuple[Chosen, Series]
 
@@ -57,9 +57,8 @@ class TunedWorkers:
 
     def kernels(self, tuning: Tuning, key: Key, processes: int, seconds: float) -> Mapping[str, str]:
         """Facts: the kernels that ran, and with two processes whether both chose the same."""
-        ran: list[Ran] = [
-            self._worker(profiling_worker, tuning, number).ask(key, seconds) for number in range(processes)
-        ]
+        workers = [self._worker(profiling_worker, tuning, number) for number in range(processes)]
+        ran = _one_by_one(workers, key, seconds) if tuning.tries else _side_by_side(workers, key, seconds)
         facts = ran[0].facts()
         for other in ran[1:]:
             facts["kernels.repeat"] = "same" if other == ran[0] else "; ".join(other.kernels)
@@ -67,6 +66,8 @@ class TunedWorkers:
 
     def close(self) -> None:
         """End all processes."""
+        for worker in self._workers.values():
+            worker.end()
         for worker in self._workers.values():
             worker.close()
 
@@ -82,6 +83,29 @@ class TunedWorkers:
             return worker.ask(request, seconds)
         finally:
             worker.close()
+
+
+def _one_by_one(workers: Sequence[Worker], key: Key, seconds: float) -> list[Ran]:
+    """Each has the GPU for itself: it chooses by the times it sees."""
+    return [worker.ask(key, seconds) for worker in workers]
+
+
+def _side_by_side(workers: Sequence[Worker], key: Key, seconds: float) -> list[Ran]:
+    """All at once: where nothing is timed they do not disturb each other.
+
+    Every answer is taken before one is judged, so that none is left for the next question.
+    """
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.send(key)
+    answers: list[Ran | Exception] = []
+    for worker in workers:
+        try:
+            answers.append(worker.answer(seconds))
+        except Exception as error:
+            answers.append(error)
+    return [given(answer) for answer in answers]
 
 
 def payback_batches(off: Answer, on: Answer, batches: int) -> float | None:

@@ -22,11 +22,16 @@ class Tuning(StrEnum):
     DETERMINISTIC = "deterministic"  # the heuristic's first choice among the deterministic ones
 
     @property
+    def tries(self) -> bool:
+        """Whether algorithms are timed to choose one."""
+        return self in (Tuning.ON, Tuning.EXHAUSTIVE)
+
+    @property
     def flags(self) -> dict[str, bool | int]:
         """The flags of torch.backends.cudnn; `benchmark_limit` 0 means all."""
         return {
             "enabled": True,
-            "benchmark": self in (Tuning.ON, Tuning.EXHAUSTIVE),
+            "benchmark": self.tries,
             "benchmark_limit": 0 if self is Tuning.EXHAUSTIVE else 10,
             "deterministic": self is Tuning.DETERMINISTIC,
         }

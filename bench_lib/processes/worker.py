@@ -95,15 +95,24 @@ class Worker:
         self._is_up = True
 
     def ask(self, request: Any, seconds: float) -> Any:
-        """The handler's answer; what it raised is raised here, CUDA's errors as text.
+        """The handler's answer to a request; raises as `answer`."""
+        self.send(request)
+        return self.answer(seconds)
+
+    def send(self, request: Any) -> None:
+        """Send a request without waiting for its answer: several processes can work side by side."""
+        self.up()
+        assert self._connection is not None
+        with suppress(OSError):  # it is dead, which receiving tells
+            self._connection.send(request)
+
+    def answer(self, seconds: float) -> Any:
+        """The handler's answer to what was sent; what it raised is raised here, CUDA's errors as text.
 
         Raises CaseTimeout when there is none within `seconds`, CudaGainsError when the process died.
         """
-        self.up()
         connection = self._connection
-        assert connection is not None
-        with suppress(OSError):  # it is dead, which receiving tells
-            connection.send(request)
+        assert connection is not None, "send() comes first"
         if not connection.poll(seconds):
             self.close()
             raise CaseTimeout(f"passed its budget of {seconds:g} s in a process of its own, now ended")
@@ -114,10 +123,15 @@ class Worker:
             self.close()
         raise answer
 
-    def close(self) -> None:
-        """End the process."""
+    def end(self) -> None:
+        """Have the process end, and do not wait for it: many can end side by side. `close` comes after."""
         if self._process is not None:
             self._process.kill()
+
+    def close(self) -> None:
+        """End the process."""
+        self.end()
+        if self._process is not None:
             self._ended()
 
     def _received(self) -> tuple[bool, Any]:
