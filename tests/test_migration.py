@@ -116,6 +116,35 @@ def test_every_move_does_what_its_name_says(on_moving_gpu, mode):
     }
 
 
+def homecoming(advise):
+    import sys
+
+    sys.path.insert(0, "tests")
+    from test_migration import begin
+
+    from bench_lib.memory.moves import Moves
+
+    block, managed, kernels = begin()
+    moves, seen = Moves(block, managed, kernels, "uvm"), []
+    with moves.advised(advise):
+        move = moves.by("to_gpu", "faults", "sequential", "read", advise)
+        move.check()
+        check_away, check_home = block.check_away, block.check_home
+        block.check_away = lambda: [check_away(), seen.append(["away", block.present()])]
+        block.check_home = lambda: [check_home(), seen.append(["home", block.present()])]
+        for _ in range(2):
+            move.before()
+            move.act()
+    return [block.pages, seen]
+
+
+def test_copies_of_both_sides_are_ended_by_the_gpu_before_pages_come_home(on_moving_gpu):
+    pages, seen = on_moving_gpu(homecoming, "read_mostly")
+    assert seen == [["away", 0], ["home", pages]] * 2
+    pages, seen = on_moving_gpu(homecoming, "none")
+    assert seen == [["home", pages]] * 2
+
+
 def planted(what, shown):
     import sys
 

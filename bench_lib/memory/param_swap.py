@@ -235,6 +235,6 @@ def _turn(way: Way, synchronize: Callable[[], None]) -> Times:
 
 
 def _check_weights(weights: Sequence[NDArray[np.float32]]) -> None:
-    wrong = sum(int((weight != _PASSES).sum()) for weight in weights)
+    wrong = sum(int(np.count_nonzero(weight != _PASSES)) for weight in weights)
     if wrong:
         raise WrongResult(f"{wrong} weights are not what {_PASSES} passes over all of them make")
