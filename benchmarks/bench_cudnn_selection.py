@@ -199,12 +199,10 @@ def chosen(cudnn) -> Callable[..., tuple[float, list[Algorithm]]]:
 
 @pytest.fixture(scope="module")
 def arrays() -> Callable[[str, int], tuple]:
-    """Input and weight of a shape on the host; the last one asked for is kept."""
-    from functools import lru_cache
-
+    """Input and weight of a shape on the host, drawn once."""
     from bench_lib.convolution.path_convolution import numbers
 
-    return lru_cache(maxsize=1)(numbers)
+    return cache(numbers)
 
 
 @pytest.fixture

@@ -119,6 +119,29 @@ def test_a_convolution_of_three_dimensions(library):
     assert answer(code, library)[2] < 1e-6
 
 
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+def test_a_batch_lies_on_the_device_as_it_was_drawn(library, layout):
+    """Nine images of which seven differ, and a weight that does not repeat."""
+    code = """
+        import numpy as np
+        name, layout, batch = "5x5-3-13-112", sys.argv[2], 9
+        arrays = numbers(name, batch)
+        made = PathConvolution(
+            load(sys.argv[1]), Memory(), name, arrays, Precision.FP16, layout, synchronize=lambda: None
+        )
+        made.place(made.descriptors.choose(Tuning.OFF)[0])
+        found = []
+        for pointer, array in zip(Memory.kept, arrays):
+            wanted = array if layout == "nchw" else np.moveaxis(array, 1, -1)
+            data = ctypes.string_at(pointer, len(Memory.kept[pointer]))
+            found.append(data == wanted.astype(np.float16).tobytes())
+        print(json.dumps([*found, arrays[0].shape[0], made.check()[0]]))
+    """
+    x, w, batch, error = answer(code, library, layout)
+    assert (x, w, batch) == (True, True, 9)
+    assert error < 3e-3
+
+
 def test_both_layouts_give_the_same_checksum(library):
     code = """
         cudnn = load(sys.argv[1])

@@ -39,14 +39,18 @@ class PathConvolution:
         layout: str,
         synchronize: Callable[[], object],
     ) -> None:
-        """`arrays` are those of `numbers`; `synchronize` waits for copies and for cuDNN's stream."""
+        """`arrays` are those of `numbers`: of the images that repeat, the first of each is worked on.
+
+        `synchronize` waits for copies and for cuDNN's stream.
+        """
         self.shape: Shape = shape(name)
         self._synchronize = synchronize
         self.precision = precision
         self._memory, self._channels_last = memory, layout == "channels_last"
         self._dtype = np.dtype(np.float16 if precision is Precision.FP16 else np.float32)
-        self._arrays = tuple(array.astype(self._dtype, copy=False) for array in arrays)
-        self._batch = len(arrays[0])
+        x, w = arrays
+        self._batch = len(x)
+        self._few, self._weight = (one.astype(self._dtype, copy=False) for one in (x[:DRAWN], w))
         self.flop = self.shape.flop(self._batch)
         self.descriptors = cudnn.convolution(self.shape, self._batch, precision, layout)
         self._pointers: list[int] = []
@@ -55,10 +59,10 @@ class PathConvolution:
 
     def place(self, algorithm: Algorithm) -> None:
         """Put the numbers on the device and take the workspace that the algorithm asks for."""
-        x, w = (self._take(self._arranged(array)) for array in self._arrays)
-        self._output = self._take(b"", self._batch * self._image_nbytes)
+        x, w = self._put(self._few, self._batch), self._put(self._weight, len(self._weight))
+        self._output = self._take(self._batch * self._image_nbytes)
         self.workspace_nbytes = self.descriptors.prepare(algorithm)
-        workspace = self._take(b"", self.workspace_nbytes) if self.workspace_nbytes else 0
+        workspace = self._take(self.workspace_nbytes) if self.workspace_nbytes else 0
         arguments = (algorithm, x, w, self._output, workspace, self.workspace_nbytes)
         self._run = lambda: self.descriptors.forward(*arguments)
 
@@ -107,15 +111,18 @@ class PathConvolution:
     def _place_of(self, image: int) -> int:
         return self._output + image * self._image_nbytes
 
-    def _take(self, data: bytes, nbytes: int = 0) -> int:
-        pointer = self._memory.alloc(len(data) or nbytes)
-        self._pointers.append(pointer)
-        if data:
-            self._memory.upload(pointer, data)
-        return pointer
+    def _take(self, nbytes: int) -> int:
+        self._pointers.append(self._memory.alloc(nbytes))
+        return self._pointers[-1]
 
-    def _arranged(self, array: Array) -> bytes:
-        return (np.moveaxis(array, 1, -1) if self._channels_last else array).tobytes()
+    def _put(self, array: Array, rows: int) -> int:
+        """New device memory with so many rows: those of the array, again and again."""
+        data = (np.moveaxis(array, 1, -1) if self._channels_last else array).tobytes()
+        nbytes = rows * (len(data) // len(array))
+        pointer = self._take(nbytes)
+        for start in range(0, nbytes, len(data)):
+            self._memory.upload(pointer + start, data[: nbytes - start])
+        return pointer
 
     def _image(self, number: int) -> Array:
         """One image of the output, channels first."""
@@ -128,7 +135,8 @@ class PathConvolution:
     def _expected(self, images: list[int]) -> tuple[Array, Array]:
         """Points (image, channel, place...) of the output, corners among them, and their values."""
         s, rng = self.shape, np.random.default_rng(0)
-        x, w = (array.astype(np.float64) for array in (self._arrays[0][images], self._arrays[1]))
+        repeated = [image % len(self._few) for image in images]
+        x, w = (array.astype(np.float64) for array in (self._few[repeated], self._weight))
         padding = [(0, 0), (0, 0), *((s.padding, s.padding),) * len(s.kernel)]
         x = np.pad(x, padding)
         sizes = (len(images), s.c_out, *s.output)
