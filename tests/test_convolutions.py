@@ -38,6 +38,26 @@ def test_an_unknown_shape_is_named():
         shape("2x2")
 
 
+@pytest.mark.parametrize("batch", [1, 2, 9])
+def test_numbers_are_drawn_once_and_lent_to_nobody(batch, monkeypatch):
+    def tensors(direction="training"):
+        one = made("1x1-512-2048-7", direction=direction, batch=batch)
+        return [one.input, one.weight, *([one._gradient] if direction == "training" else [])]
+
+    first = tensors()
+    seen = [tensor.detach().clone() for tensor in first]
+    with torch.no_grad():
+        for tensor in first:
+            tensor.add_(1)
+    monkeypatch.setattr(torch, "randn", None)
+    for again, was in zip(tensors(), seen, strict=True):
+        assert torch.equal(again.detach(), was)
+    monkeypatch.undo()
+    for again, was in zip(tensors("forward"), seen, strict=False):
+        assert torch.equal(again, was)
+        assert not again.requires_grad
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-autocast"])

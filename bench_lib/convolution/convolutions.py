@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from bench_lib.convolution.precision import Precision, autocast
@@ -44,21 +45,21 @@ class Convolution:
         self._format = _memory_format(torch, layout, len(self.shape.kernel))
         self._function = getattr(torch.nn.functional, f"conv{len(self.shape.kernel)}d")
         self.flop = self.shape.flop(batch, direction)
-        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-        self.input = self._batch(generator, (self.shape.c_in, *self.shape.image))
+        few, weight, *gradient = _drawn(torch, name, min(batch, DRAWN), self._training)
+        self.input = self._batch(few)
         fan_in = math.prod(self.shape.weight[1:])
-        self.weight = self._placed(torch.randn(self.shape.weight, generator=generator) * fan_in**-0.5)
+        self.weight = self._placed(weight * fan_in**-0.5)
         self._gradient: Tensor = None
         if self._training:
             dtype = getattr(torch, precision.half or "float32")
-            self._gradient = self._batch(generator, (self.shape.c_out, *self.shape.output)).to(dtype)
+            self._gradient = self._batch(*gradient).to(dtype)
             self.input.requires_grad_()
             self.weight.requires_grad_()
 
-    def _batch(self, generator: Any, size: tuple[int, ...]) -> Tensor:
-        """Normal numbers for a batch: a few images drawn, and repeated (see `shapes.DRAWN`)."""
-        few = self._torch.randn((min(self.batch, DRAWN), *size), generator=generator).to(self._device)
-        return self._placed(few.repeat(-(-self.batch // len(few)), *(1,) * len(size))[: self.batch])
+    def _batch(self, few: Tensor) -> Tensor:
+        """A batch of these images, again and again (see `shapes.DRAWN`)."""
+        times = -(-self.batch // len(few))
+        return self._placed(few.to(self._device).repeat(times, *(1,) * (few.dim() - 1))[: self.batch])
 
     def _placed(self, numbers: Tensor) -> Tensor:
         return numbers.to(self._device, self.precision.dtype(self._torch)).contiguous(
@@ -120,6 +121,15 @@ class Convolution:
                     f"the {what} has strides {tuple(tensor.stride())}, which is not {self._format}; "
                     "this torch does not keep the layout that was asked for"
                 )
+
+
+@cache
+def _drawn(torch: Any, name: str, images: int, training: bool) -> tuple[Tensor, ...]:
+    """Normal numbers on the CPU, drawn once a process: input, weight, and in training the gradient."""
+    wanted = shape(name)
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    sizes = [(images, wanted.c_in, *wanted.image), wanted.weight, (images, wanted.c_out, *wanted.output)]
+    return tuple(torch.randn(size, generator=generator) for size in sizes[: 2 + training])
 
 
 def checksum(torch: Any, tensor: Tensor) -> str:
