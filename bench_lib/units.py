@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+MIB, GIB = 1 << 20, 1 << 30
+
 _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 

@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from figures import assert_readable, in_one_line
 
-from bench_lib.allreduce_charts.drawing import allreduce, nccl_versions, size_text
+from bench_lib.allreduce_charts.drawing import allreduce, nccl_versions
 from bench_lib.busbw import busbw
 from bench_lib.comparing import store
 from bench_lib.comparing.store import Data
@@ -157,10 +157,3 @@ def test_without_data_the_families_are_named(tmp_path):
         allreduce(data)
     with pytest.raises(UsageError, match="nccl_ladder"):
         nccl_versions(data)
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "text"), [(8, "8 B"), (64 * KIB, "64 KiB"), (1536 * KIB, "1.5 MiB"), (4 * GIB, "4 GiB")]
-)
-def test_sizes_as_people_say_them(nbytes, text):
-    assert size_text(nbytes) == text

@@ -7,16 +7,16 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from bench_lib.allreduce_charts.curves import Curve, Curves, Dot, by_size, by_version, rank
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.canvas import COLOURS, GREY, STYLE, new_figure, shown, subtitle, title
 from bench_lib.drawing.dotplot import log_ticks
 from bench_lib.drawing.family_data import dots_text, where_text
-from bench_lib.units import seconds_text
+from bench_lib.drawing.marks import doubling_axis, draw_curve, legend
+from bench_lib.units import MIB, nbytes_text, seconds_text
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _STROKES = ("-", "--", ":", "-.")
 _NAMED_IN_TITLE = 3
@@ -57,7 +57,7 @@ def _figure(data: Data, found: Curves) -> Figure:
     if several:
         subtitle(panels[1], [_bandwidth_text(found), where_text(data)], 74)
     title(figure, _title(found))
-    figure.legend(handles=list(marks.values()), loc="outside lower center", ncols=3)
+    legend(figure, {}, 3, *marks.values())
     return figure
 
 
@@ -117,21 +117,9 @@ def _draw(
     marks: dict[str, Line2D] = {}
     for curve, dots in kept.items():
         colour, marker, stroke = looks[curve]
-        for dot in dots:
-            if len(dot.runs) > 1:
-                heights = [value(dot, seconds) for seconds in dot.runs]
-                axes.plot([dot.nbytes] * len(heights), heights, ".", color=colour, alpha=0.3, markersize=3)
         label = shown(f"{curve.stack}: {curve.way}", 60)
-        (marks[label],) = axes.plot(
-            [dot.nbytes for dot in dots],
-            [value(dot, dot.seconds) for dot in dots],
-            color=colour,
-            marker=marker,
-            markersize=4,
-            linestyle=stroke,
-            linewidth=1.2,
-            label=label,
-        )
+        heights = [(dot.nbytes, [value(dot, one) for one in (dot.seconds, *dot.runs)]) for dot in dots]
+        marks[label] = draw_curve(axes, heights, colour, marker, stroke, label)
     _mark_choices(axes, kept, looks)
     _size_axis(axes, sorted({dot.nbytes for dots in kept.values() for dot in dots}))
     return marks
@@ -165,20 +153,9 @@ def _mark_choices(axes: Axes, kept: dict[Curve, list[Dot]], looks: dict[Curve, t
 
 def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:
     step = -(-len(sizes) // _MOST_TICKS)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(sizes[0] / 2**_EDGE_OCTAVES, sizes[-1] * 2**_EDGE_OCTAVES)
-    axes.xaxis.set_major_locator(FixedLocator(list(sizes[::-1][::step])[::-1]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda nbytes, _: size_text(nbytes)))
+    edge = 2**_EDGE_OCTAVES
+    doubling_axis(axes, sizes[0] / edge, sizes[-1] * edge, sizes[::-1][::step][::-1], nbytes_text)
     axes.set_xlabel("size of the message (log scale)")
-
-
-def size_text(nbytes: float) -> str:
-    """A size as people say it: 8 B, 64 KiB, 1 GiB."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:g} {name}"
-    return f"{nbytes:g} B"
 
 
 def _bandwidth_text(found: Curves) -> str:
@@ -199,11 +176,11 @@ def _title(found: Curves) -> str:
     least, most = own[0].dots[0].nbytes, own[0].dots[-1].nbytes
     alike = [curve for curve in own if (curve.dots[0].nbytes, curve.dots[-1].nbytes) == (least, most)]
     times = _joined(f"{seconds_text(curve.dots[0].seconds)} with {curve.stack}" for curve in alike)
-    told = f"AllReduce by {way}: {times} at {size_text(least)}"
+    told = f"AllReduce by {way}: {times} at {nbytes_text(least)}"
     if found.world.ranks < 2:
         return told
     rates = _joined(f"{c.dots[-1].gigabytes(c.dots[-1].seconds, found.world.ranks):.3g}" for c in alike)
-    return f"{told}; {rates} GB/s of bus bandwidth at {size_text(most)}"
+    return f"{told}; {rates} GB/s of bus bandwidth at {nbytes_text(most)}"
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -10,27 +10,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from bench_lib.comparing.bridge import Bridge, Line, Ratio, exchanged
 from bench_lib.drawing.canvas import (
+    DARK,
     GREY,
     LOOKS,
     STYLE,
     interval_text,
     new_figure,
     ratio_text,
+    reference,
     shown,
     subtitle,
     text_inches,
     title,
 )
 from bench_lib.drawing.case_names import in_units
+from bench_lib.drawing.marks import legend
 
 MOST_PANELS = 6
-_WHOLE = "#333333"
 _MEAN = "#6b8aa0"  # a mean over cases is none of the changes that a case can have
-_APART: dict[str, Any] = {"marker": "D", "color": "white", "markeredgecolor": _WHOLE, "markersize": 5}
+_APART: dict[str, Any] = {"marker": "D", "color": "white", "markeredgecolor": DARK, "markersize": 5}
 _WIDEST = 3  # an interval is drawn up to this many times as far out as the bars reach
 
 
@@ -52,7 +54,7 @@ def waterfall(bridge: Bridge) -> Figure:
     for axes in panels[len(lines) :]:
         axes.remove()
     title(figure, _finding(bridge))
-    figure.legend(handles=_marks(lines), loc="outside lower center", ncols=4)
+    legend(figure, {}, 4, *_marks(lines))
     return figure
 
 
@@ -83,12 +85,12 @@ def _names(bridge: Bridge) -> list[str]:
 def _panel(axes: Axes, line: Line, names: Sequence[str]) -> None:
     """One waterfall downwards, the whole at its foot."""
     foot, at = -len(line.steps), 1.0
-    axes.axvline(1.0, color=_WHOLE, linewidth=0.9, zorder=0.8)
+    reference(axes)
     for row, step in enumerate(line.steps):
         _bar(axes, -row, at, step, _colour(step))
         at *= step.ratio
         axes.plot([at, at], [-row, -row - 1], color=GREY, linewidth=0.7, linestyle=":")
-    _bar(axes, foot, 1.0, line.whole, _WHOLE)
+    _bar(axes, foot, 1.0, line.whole, DARK)
     if line.apart is not None:
         axes.plot([line.apart.ratio], [foot], **_APART)
     axes.set_yticks([-row for row in range(len(names))], names)
@@ -128,7 +130,7 @@ def _scale(axes: Axes, line: Line) -> None:
     axes.set_xlim(math.exp(low - space), math.exp(high + space))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("seconds, ratio to the first stack (log scale)")
 
 
@@ -139,7 +141,7 @@ def _marks(lines: Sequence[Line]) -> list[Line2D | Patch]:
     ]
     if None in seen:
         marks.append(Patch(color=_MEAN, label="step: mean over cases"))
-    marks.append(Patch(color=_WHOLE, label="the whole"))
+    marks.append(Patch(color=DARK, label="the whole"))
     if any(line.apart for line in lines):
         marks.append(
             Line2D([], [], linestyle="none", label="the whole, measured in another campaign", **_APART)

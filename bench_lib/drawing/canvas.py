@@ -22,6 +22,7 @@ from bench_lib.comparing.changes import CaseChange, Change
 PNG_DPI = 144
 BAND = "#dcecf5"  # the margin: changes too small to matter
 GREY = "#666666"
+DARK = "#333333"
 
 FONT = "DejaVu Sans"  # comes with matplotlib: the same picture everywhere
 STYLE: dict[Any, Any] = {
@@ -48,11 +49,12 @@ STYLE: dict[Any, Any] = {
 # Okabe and Ito's colours, told apart with every common form of colour blindness; the shape of a
 # marker says the same once more, for print without colour.
 COLOURS = ("#0072B2", "#D55E00", "#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#000000")
+BLUE, VERMILLION, SKY, GREEN, PINK, ORANGE, BLACK = COLOURS
 MARKERS = ("o", "s", "v", "^", "D", "P", "X")
 LOOKS: dict[Change, tuple[str, str, str]] = {  # colour, marker, fill
     Change.FASTER: ("#0072B2", "<", "#0072B2"),
     Change.SLOWER: ("#D55E00", ">", "#D55E00"),
-    Change.SAME: ("#333333", "s", "#333333"),
+    Change.SAME: (DARK, "s", DARK),
     Change.UNCLEAR: ("#8a8a8a", "o", "white"),
 }
 
@@ -77,6 +79,11 @@ def title(figure: Figure, text: str) -> None:
 def subtitle(axes: Axes, sentences: Sequence[str], columns: int) -> None:
     """How it was found, in a smaller line over the axes that wraps after so many columns."""
     axes.set_title(fill(" ".join(sentences), columns), color="#555555", pad=8)
+
+
+def reference(axes: Axes, at: float = 1.0) -> None:
+    """A thin line at the value on the x axis that all others are held against."""
+    axes.axvline(at, color=DARK, linewidth=0.9, zorder=0.8)
 
 
 def fill(text: str, columns: int) -> str:

@@ -29,15 +29,17 @@ from bench_lib.drawing.canvas import (
     fill,
     interval_text,
     new_figure,
+    reference,
     shown,
     subtitle,
     text_inches,
     title,
 )
 from bench_lib.drawing.case_names import in_units, labels
+from bench_lib.drawing.marks import legend
 from bench_lib.drawing.runtimes import run_medians
 from bench_lib.model import Case
-from bench_lib.units import seconds_text
+from bench_lib.units import ends_text, seconds_text
 
 MOST_ROWS = 60  # of a forest plot: more cannot be read on a page
 MOST_PANELS = 6  # of a run-order plot
@@ -67,7 +69,7 @@ def forest(comparison: Comparison) -> Figure:
     _ratio_axis(axes, [*canaries, *rows])
     title(figure, f"{_sides(comparison)}: {counts_text(comparison)}")
     subtitle(axes, [_paired(comparison), *said], 78)
-    figure.legend(handles=_forest_marks(), loc="outside lower center", ncols=5)
+    legend(figure, {}, 5, *_forest_marks())
     return figure
 
 
@@ -105,7 +107,7 @@ def _most_runs(rows: Sequence[CaseChange]) -> Sequence[CaseChange]:
 def _paired(comparison: Comparison) -> str:
     """One sentence: where the rows come from and how many replicates stand behind each."""
     n = sorted({row.n for row in comparison.cases if row.ratio is not None})
-    how_many = str(n[0]) if len(n) == 1 else f"{n[0]} to {n[-1]}" if n else "no"
+    how_many = ends_text(map(str, (n[0], n[-1]))) if n else "no"
     one = n == [1]
     unit = {
         Pairing.ROUNDS: f"pair{'s' * (not one)} of runs, paired within rounds",
@@ -166,8 +168,8 @@ def _ratio_axis(axes: Axes, rows: Sequence[CaseChange]) -> None:
     decades = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     axes.xaxis.set_major_locator(FixedLocator(decades) if wide else MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    axes.xaxis.set_major_formatter("{x:g}")
+    reference(axes)
     axes.set_xlabel(
         "← faster      candidate seconds / baseline seconds, 95 % interval (log scale)      slower →"
     )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -14,7 +13,7 @@ from matplotlib.patches import Patch
 from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, subtitle, title
+from bench_lib.drawing.canvas import BLUE, GREEN, STYLE, VERMILLION, subtitle, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, gain_axis, log_axis, natural, panels
 from bench_lib.drawing.family_data import (
     Median,
@@ -30,16 +29,16 @@ from bench_lib.drawing.family_data import (
     where_text,
 )
 from bench_lib.drawing.launch_chart import CLAIM_COLOUR
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
 from bench_lib.model import Status
-from bench_lib.units import quantity_text, seconds_text
+from bench_lib.units import ends_text, quantity_text, seconds_text
 
 FAMILY = "compile_resnet50"
 CLAIMED_GAIN = (1.35, 1.50)  # "+35 to 50 % on the training of ResNet-50"
 CLAIMED_FIRST_SECONDS = (1.0, 3.0)  # "the first step takes 1 to 3 s"
 MOST_POINTS = 60  # with more, the parts of a step and the numbers in words are left out
 
-BLUE, VERMILLION, SKY, GREEN, PINK, ORANGE, BLACK = COLOURS
 EAGER = "eager"
 EXECUTIONS = {
     "compiled": Look(BLUE, "o"),
@@ -74,14 +73,13 @@ def compile_speed_up(data: Data) -> Figure:
     places.draw(axes, points, looks)
     claimed = _is_claimed(data) and any(row.params.get("mode") == "train" for _, row in kept)
     gain_axis(axes, points, "eager", CLAIMED_GAIN if claimed else ())
-    handles: list[Artist] = [look.handle(name) for name, look in looks.items()]
-    handles += [_claim(axes, CLAIMED_GAIN, _GAIN_CLAIM)] if claimed else []
+    claim = [_claim(axes, CLAIMED_GAIN, _GAIN_CLAIM)] if claimed else []
     title(figure, _speed_up_title(kept))
     left_out = "Whole steps only; their parts are in the tables." if many else ""
     runs = runs_text(row.n for _, row in kept)
     told = ["Eager and compiled steps in turns.", runs, left_out, failed_text(family)]
     subtitle(axes, [*told, where_text(data, "torch", "triton")], 88)
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    legend(figure, looks, 3, *claim)
     return figure
 
 
@@ -172,13 +170,12 @@ def compile_first_step(data: Data) -> Figure:
     left.set_xlabel("first step of a fresh process (log scale)")
     places.draw(right, paid, FIRST_LOOKS)
     _steps_axis(right, paid)
-    handles: list[Artist] = [look.handle(name) for name, look in FIRST_LOOKS.items()]
-    handles += [_claim(left, CLAIMED_FIRST_SECONDS, _FIRST_CLAIM)] if claimed else []
+    claim = [_claim(left, CLAIMED_FIRST_SECONDS, _FIRST_CLAIM)] if claimed else []
     title(figure, _first_title(found))
     subtitle(left, [dots_text(len(point.runs) for point in firsts), failed_text(family)], 60)
     told = "Steps until the compiled ones have made up for what the first took longer than eager's."
     subtitle(right, [told, where_text(data, "torch", "triton")], 60)
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    legend(figure, FIRST_LOOKS, 2, *claim)
     return figure
 
 
@@ -225,7 +222,6 @@ def _first_title(found: Sequence[Median]) -> str:
             if one.unit == SECONDS and FIRSTS[one.params["execution"], one.metric] == series
         ]
         if times:
-            ends = dict.fromkeys(f"{end:.3g}" for end in (min(times), max(times)))
-            told.append(f"{name} {' to '.join(ends)} s")
+            told.append(f"{name} {ends_text(f'{end:.3g}' for end in (min(times), max(times)))} s")
     few = few_text(len(one.runs) for one in found)
     return f"The first step of a fresh process: {', '.join(told)}{few}"

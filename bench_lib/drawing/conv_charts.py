@@ -12,7 +12,19 @@ from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.rates import rates
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, GREY, STYLE, subtitle, title
+from bench_lib.drawing.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    SKY,
+    STYLE,
+    VERMILLION,
+    reference,
+    subtitle,
+    title,
+)
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, gain_axis, log_axis, natural, panels
 from bench_lib.drawing.family_data import (
     Median,
@@ -29,11 +41,11 @@ from bench_lib.drawing.family_data import (
     usual,
     where_text,
 )
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
-from bench_lib.units import seconds_text
+from bench_lib.units import ends_text, seconds_text
 
 Looks = Mapping[str, Look]
-BLUE, VERMILLION, SKY, GREEN, PINK, ORANGE, BLACK = COLOURS
 
 FP32 = "fp32"
 PRECISIONS: Looks = {
@@ -79,9 +91,7 @@ def precision_speed_up(data: Data) -> Figure:
     how = f"Speed-up over IEEE fp32 of the same layout. {SHAPES}"
     subtitle(left, [how, runs_text(n), failed_text(family)], 62)
     subtitle(right, [where_text(data, "torch", "cudnn"), batch_text(family), beyond], 56)
-    figure.legend(
-        handles=[look.handle(name) for name, look in known.items()], loc="outside lower center", ncols=6
-    )
+    legend(figure, known, 6)
     return figure
 
 
@@ -126,7 +136,7 @@ def _share_panel(axes: Axes, places: Places, points: Sequence[Point], looks: Loo
     axes.xaxis.set_major_formatter("{x:.0%}")
     if most <= 1:
         return ""
-    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    reference(axes)
     return "Beyond 100 %: counted is the FLOP of a direct convolution, and Winograd's does with less."
 
 
@@ -138,8 +148,8 @@ def _precision_title(rows: Mapping[str, Sequence[CaseChange]]) -> str:
     steps = sorted((row for row in found if row.op != "conv"), key=lambda row: -(row.ratio or 1.0))
     told = [f"{range_text(single)} times as fast as IEEE fp32 on one convolution"] if single else []
     if steps:
-        ends = dict.fromkeys(gain_text(row, _network(row), doubt_text(row)) for row in (steps[0], steps[-1]))
-        told.append(f"{' to '.join(ends)} on a training step")
+        ends = (gain_text(row, _network(row), doubt_text(row)) for row in (steps[0], steps[-1]))
+        told.append(f"{ends_text(ends)} on a training step")
     return f"{'Autocast' if autocast else 'Other precisions'}: {'; '.join(told)}{doubt}"
 
 
@@ -234,8 +244,7 @@ def _tuning_legend(figure: Figure, forms: Mapping[str, str], costs: Sequence[Poi
     there = {point.series.partition(": ")[2] for point in costs}
     calls = {name: Look(GREY, marker, filled) for name, marker, filled in CALLS.values() if name in there}
     looks = {**{form: Look(colour, "o") for form, colour in forms.items()}, **calls}
-    handles = [look.handle(name) for name, look in looks.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    legend(figure, looks, 4)
 
 
 def _tuning_title(rows: Sequence[CaseChange]) -> str:

@@ -4,19 +4,19 @@ import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from bench_lib.comparing.replicates import SECONDS, params_of, replicates
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, ratio_text, subtitle, title
+from bench_lib.drawing.canvas import BLUE, STYLE, ratio_text, reference, subtitle, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, panels
 from bench_lib.drawing.family_data import dots_text, of_family, usual, where_text
 from bench_lib.errors import UsageError
-from bench_lib.units import seconds_text
+from bench_lib.units import ends_text, seconds_text
 
 FAMILY = "cross_check"
 OURS, NVBENCH = "ours", "nvbench"
-_LOOKS = {NVBENCH: Look(COLOURS[0], "o")}
+_LOOKS = {NVBENCH: Look(BLUE, "o")}
 _ORDER = ("empty", "spin", "conv")
 
 
@@ -67,13 +67,12 @@ def _ratio_axis(axes: Axes, points: list[Point]) -> None:
     """A linear axis around 1: the differences looked for are a few per cent."""
     reach = max(0.05, *(abs(value - 1) for point in points for value in point.runs)) * 1.15
     axes.set_xlim(1 - reach, 1 + reach)
-    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    reference(axes)
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("← nvbench shorter      nvbench seconds / our seconds      nvbench longer →")
 
 
 def _finding(points: list[Point]) -> str:
     values = [point.value for point in points]
-    ends = " to ".join(dict.fromkeys(ratio_text(value) for value in (min(values), max(values))))
-    return f"nvbench's times are {ends} times ours"
+    return f"nvbench's times are {ends_text(map(ratio_text, (min(values), max(values))))} times ours"

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bench_lib.comparing.changes import CaseChange
-from bench_lib.drawing.canvas import new_figure, ratio_text, shown, text_inches
+from bench_lib.drawing.canvas import new_figure, ratio_text, reference, shown, text_inches
 
 LINE_INCHES = 0.235
 _STRIPE = "#f6f6f6"
@@ -159,7 +159,7 @@ def gain(row: CaseChange, series: str, line: Line, said: bool = False) -> Point:
 def gain_axis(axes: Axes, points: Iterable[Point], baseline: str, include: Iterable[float] = ()) -> None:
     """The x axis of speed-ups over a baseline, which is named in words, with a line at 1."""
     log_axis(axes, points, [0.95, 1.1, *include])
-    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    reference(axes)
     axes.set_xlabel(f"← slower      times as fast as {baseline} (log scale)      faster →")
 
 

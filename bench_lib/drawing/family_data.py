@@ -17,6 +17,7 @@ from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
 from bench_lib.model import BAD, Status
+from bench_lib.units import ends_text
 
 _PLACE = ["campaign", "stack", "device", "gpu_name"]
 
@@ -109,13 +110,17 @@ def medians(data: Data) -> list[Median]:
     return found
 
 
+def gigabytes(one: Median) -> list[float]:
+    """GB/s of a case: its median first, then each run's."""
+    return [one.nbytes / seconds / 1e9 for seconds in (one.value, *one.runs)]
+
+
 def runs_text(counts: Iterable[int]) -> str:
     """How many runs stand behind the numbers, and whether they have intervals."""
     known = sorted(set(counts))
     if not known:
         return ""
-    how_many = f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
-    runs = f"{how_many} run{'s' * (known[-1] > 1)}"
+    runs = f"{ends_text(map(str, (known[0], known[-1])))} run{'s' * (known[-1] > 1)}"
     if known[-1] < FEWEST:
         return f"{runs}: no intervals, which need {FEWEST} runs."
     if known[0] < FEWEST:
@@ -128,8 +133,7 @@ def dots_text(counts: Iterable[int]) -> str:
     known = sorted(set(counts))
     if known == [1]:
         return "1 run."
-    how_many = f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
-    return f"Medians of {how_many} runs; each small dot is a run."
+    return f"Medians of {ends_text(map(str, (known[0], known[-1])))} runs; each small dot is a run."
 
 
 def to_tell(rows: Iterable[CaseChange]) -> tuple[list[CaseChange], str]:
@@ -142,8 +146,7 @@ def to_tell(rows: Iterable[CaseChange]) -> tuple[list[CaseChange], str]:
 def range_text(rows: Iterable[CaseChange]) -> str:
     """The least and the largest speed-up of rows: `1.03 (not settled) to 2.00`."""
     ordered = sorted((row for row in rows if row.ratio), key=lambda row: -(row.ratio or 1.0))
-    ends = (gain_text(row, doubt_text(row)) for row in (ordered[0], ordered[-1]))
-    return " to ".join(dict.fromkeys(ends))
+    return ends_text(gain_text(row, doubt_text(row)) for row in (ordered[0], ordered[-1]))
 
 
 def gain_text(row: CaseChange, *said: str) -> str:

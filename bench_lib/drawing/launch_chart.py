@@ -13,6 +13,7 @@ from bench_lib.drawing import runtimes
 from bench_lib.drawing.canvas import (
     BAND,
     COLOURS,
+    DARK,
     MARKERS,
     STYLE,
     new_figure,
@@ -23,7 +24,7 @@ from bench_lib.drawing.canvas import (
 )
 from bench_lib.drawing.runtimes import METRICS, Runtimes, version_key
 from bench_lib.errors import UsageError
-from bench_lib.units import seconds_text
+from bench_lib.units import ends_text, seconds_text
 
 CLAIMED = 0.70  # "CUDA 12.4 launches up to 30 % faster than 11.8"
 DRIVER = "driver"  # the control of the ladder: no runtime at all
@@ -107,7 +108,7 @@ def _draw_ladder(panels: Iterable[Axes], found: Runtimes) -> None:
     _claim(whole, CLAIMED)
     whole.legend(loc="center left", bbox_to_anchor=(0.0, 0.5))
     n = sorted({row.n for rows in found.rows.values() for row in rows.values()})
-    how_many = f"{n[0]} to {n[-1]}" if len(n) > 1 else str(n[0])
+    how_many = ends_text(map(str, (n[0], n[-1])))
     subtitle(whole, [f"The ladder: all runtimes in one process, launches in turns; {how_many} processes"], 84)
     subtitle(magnified, ["The same, magnified: bars are 95 % intervals over the processes"], 84)
 
@@ -125,11 +126,11 @@ def _ladder_points(axes: Axes, found: Runtimes) -> None:
 
 
 def _baseline_mark(axes: Axes, baseline: str, place: float, at: float) -> None:
-    axes.axhline(at, color="#333333", linewidth=0.9, zorder=0.8)
+    axes.axhline(at, color=DARK, linewidth=0.9, zorder=0.8)
     axes.plot(
         [place],
         [at],
-        color="#333333",
+        color=DARK,
         marker="D",
         markersize=6,
         markerfacecolor="white",

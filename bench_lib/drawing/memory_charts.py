@@ -8,13 +8,24 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, interval_text, new_figure, shown, subtitle, title
+from bench_lib.drawing.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    SKY,
+    STYLE,
+    VERMILLION,
+    interval_text,
+    new_figure,
+    shown,
+    subtitle,
+    title,
+)
 from bench_lib.drawing.dotplot import log_ticks
 from bench_lib.drawing.family_data import (
     Median,
@@ -22,16 +33,16 @@ from bench_lib.drawing.family_data import (
     dots_text,
     failed_text,
     few_text,
+    gigabytes,
     medians,
     of_family,
     where_text,
 )
+from bench_lib.drawing.marks import Bar, doubling_axis, draw_bars, draw_curve, legend
 from bench_lib.errors import UsageError
-from bench_lib.units import seconds_text
+from bench_lib.units import MIB, nbytes_text, seconds_text
 
 FAMILY = "unified_memory"
-BLUE, VERMILLION, SKY, GREEN, PINK, _, BLACK = COLOURS
-MIB = 1 << 20
 EDGE_OCTAVES = 0.75  # beside the smallest and the largest size
 DIRECTIONS = {"to_gpu": "From the CPU to the GPU", "to_cpu": "From the GPU to the CPU"}
 SECOND_TOUCH = "second_touch"  # nothing moves in it
@@ -94,7 +105,7 @@ def migration(data: Data) -> Figure:
     title(figure, _migration_title(moves))
     ordered = [marks[way.name] for way in WAYS if way.name in marks]
     others = [mark for name, mark in marks.items() if name not in {way.name for way in WAYS}]
-    figure.legend(handles=[*ordered, *others], loc="outside lower center", ncols=4)
+    legend(figure, {}, 4, *ordered, *others)
     return figure
 
 
@@ -109,24 +120,10 @@ def _draw_moves(axes: Axes, moves: Sequence[Median], marks: dict[str, Line2D]) -
     for i, way in enumerate(ways):
         found = sorted(by_way[way], key=lambda one: one.nbytes)
         aside = 2 ** (0.007 * octaves * (i - (len(ways) - 1) / 2))
-        for one in found:
-            if len(one.runs) > 1:
-                at = [one.nbytes * aside] * len(one.runs)
-                axes.plot(at, _bandwidths(one), ".", color=way.colour, alpha=0.35, markersize=4, zorder=1.9)
-        (marks[way.name],) = axes.plot(
-            [one.nbytes * aside for one in found],
-            [one.nbytes / one.value / 1e9 for one in found],
-            color=way.colour,
-            marker=way.marker,
-            markersize=5,
-            linewidth=1.2,
-            label=shown(way.name, 60),
-        )
-    _size_axis(axes, sizes)
-
-
-def _bandwidths(one: Median) -> list[float]:
-    return [one.nbytes / seconds / 1e9 for seconds in one.runs]
+        dots = [(one.nbytes * aside, gigabytes(one)) for one in found]
+        marks[way.name] = draw_curve(axes, dots, way.colour, way.marker, label=shown(way.name, 60))
+    edge = 2**EDGE_OCTAVES
+    doubling_axis(axes, sizes[0] / edge, sizes[-1] * edge, sizes, lambda nbytes: f"{nbytes / MIB:g}")
 
 
 def _way(params: Mapping[str, Any]) -> Way:
@@ -135,20 +132,8 @@ def _way(params: Mapping[str, Any]) -> Way:
     return next((known for known in WAYS if known[:4] == other[:4]), other)
 
 
-def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(sizes[0] / 2**EDGE_OCTAVES, sizes[-1] * 2**EDGE_OCTAVES)
-    axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda nbytes, _: f"{nbytes / MIB:g}"))
-
-
-def _size_text(nbytes: float) -> str:
-    return f"{nbytes / 1024 / MIB:g} GiB" if nbytes >= 1024 * MIB else f"{nbytes / MIB:g} MiB"
-
-
 def _bandwidth_axis(axes: Axes, moves: Sequence[Median]) -> None:
-    values = [value for one in moves for value in _bandwidths(one)]
+    values = [value for one in moves for value in gigabytes(one)[1:]]
     low, high = min(values) / 1.2, max(values) * 1.2
     axes.set_yscale("log")
     axes.set_ylim(low, high)
@@ -163,14 +148,14 @@ def _migration_title(moves: Sequence[Median]) -> str:
     for one in moves:
         way = _way(one.params)
         if one.params.get("direction") == "to_gpu" and (way.order, way.advise, way.access) == plain:
-            by_size.setdefault(one.nbytes, {})[way.way] = one.nbytes / one.value / 1e9
+            by_size.setdefault(one.nbytes, {})[way.way] = gigabytes(one)[0]
     whole = [size for size, rates in by_size.items() if {"faults", "prefetch", "pinned"} <= rates.keys()]
     if not whole:
         return "Moving managed memory: bandwidth by size"
     rates = by_size[max(whole)]
     few = few_text(len(one.runs) for one in moves)
     return (
-        f"{_size_text(max(whole))} to the GPU: {rates['faults']:.3g} GB/s by page faults, "
+        f"{nbytes_text(max(whole))} to the GPU: {rates['faults']:.3g} GB/s by page faults, "
         f"{rates['prefetch']:.3g} by prefetch, {rates['pinned']:.3g} by a pinned copy{few}"
     )
 
@@ -195,15 +180,6 @@ SWAP_METRICS = {
     "step": "The whole step: weights moved, GPU pass, weights moved, CPU pass.",
 }
 ORDERS = {"sequential": Kind("in order", BLUE), "random": Kind("random", SKY)}
-
-
-class Bar(NamedTuple):
-    """One bar: its name, its colour, what it is the median of, and how it compares, in words."""
-
-    name: str
-    colour: str
-    median: Median
-    compared: str = ""
 
 
 @matplotlib.rc_context(STYLE)
@@ -233,17 +209,14 @@ def exchange(data: Data) -> Figure:
     told = []
     for axes, metric in zip(panels, drawn, strict=False):
         own = {way: row for (of, way), row in changes.items() if of == metric}
-        bars = [
-            Bar(name, colour, swaps[metric, way], interval_text(own.get(way)).replace(" [", "\n["))
-            for way, (name, colour) in SWAPS.items()
-            if (metric, way) in swaps
-        ]
-        _draw_bars(axes, bars)
-        told.append([SWAP_METRICS[metric], *_swap_text(bars, own.values(), SWAPS[baseline].name)])
+        there = [way for way in SWAPS if (metric, way) in swaps]
+        taken = [_bar(SWAPS[way], swaps[metric, way], own.get(way)) for way in there]
+        draw_bars(axes, taken, seconds_text)
+        told.append([SWAP_METRICS[metric], *_swap_text(taken, own.values(), SWAPS[baseline].name)])
     if faults:
-        bars = [Bar(*ORDERS[order], faults[order]) for order in ORDERS if order in faults]
-        _draw_bars(panels[-1], bars)
-        runs = dots_text(len(bar.median.runs) for bar in bars)
+        taken = [_bar(ORDERS[order], faults[order]) for order in ORDERS if order in faults]
+        draw_bars(panels[-1], taken, seconds_text)
+        runs = dots_text(len(bar.runs) for bar in taken)
         told.append(["One page fault of the GPU, by the order of a chain of them.", runs])
     for axes, sentences in zip(panels, told, strict=True):
         subtitle(
@@ -253,34 +226,21 @@ def exchange(data: Data) -> Figure:
     return figure
 
 
-def _swap_text(bars: Sequence[Bar], changes: Collection[CaseChange], baseline: str) -> list[str]:
+def _bar(kind: Kind, one: Median, compared: CaseChange | None = None) -> Bar:
+    """A median in seconds, and under the number how it compares."""
+    beside = interval_text(compared).replace(" [", "\n[")
+    text = "\n".join(filter(None, (seconds_text(one.value), beside)))
+    return Bar(kind.name, kind.colour, one.value, one.runs, text)
+
+
+def _swap_text(taken: Sequence[Bar], changes: Collection[CaseChange], baseline: str) -> list[str]:
     """How many runs the bars stand for, and what stands under the times."""
-    told = [dots_text(len(bar.median.runs) for bar in bars)]
+    told = [dots_text(len(bar.runs) for bar in taken)]
     if changes:
         told.append(f"Under the time: its ratio to that {baseline}")
         fewest = min(row.n for row in changes)
         told[-1] += f"; intervals need {FEWEST} runs." if fewest < FEWEST else " [95 % interval]."
     return told
-
-
-def _draw_bars(axes: Axes, bars: Sequence[Bar]) -> None:
-    """Bars from zero with their medians, a dot a run."""
-    for x, bar in enumerate(bars):
-        axes.bar(x, bar.median.value, width=0.62, color=bar.colour, label=bar.name)
-        runs = bar.median.runs
-        if len(runs) > 1:
-            spread = [x + 0.05 * (i % 5 - 2) for i in range(len(runs))]
-            axes.plot(spread, runs, ".", color="black", markersize=4)
-        text = "\n".join(part for part in (seconds_text(bar.median.value), bar.compared) if part)
-        axes.annotate(text, (x, max(runs)), (0, 5), textcoords="offset points", ha="center", va="bottom")
-    axes.set_xticks(range(len(bars)), [bar.name for bar in bars])
-    axes.set_xlim(-0.6, len(bars) - 0.4)
-    axes.set_ylim(0, 1.3 * max(max(bar.median.runs) for bar in bars))
-    axes.grid(visible=False, axis="x")
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda seconds, _: seconds_text(seconds) if seconds else "0")
-    )
 
 
 def _exchange_title(swaps: Mapping[tuple[str, str], Median]) -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, subtitle, title
+from bench_lib.drawing.canvas import BLUE, STYLE, VERMILLION, subtitle, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, log_axis, panels
 from bench_lib.drawing.family_data import (
     Median,
@@ -20,14 +20,14 @@ from bench_lib.drawing.family_data import (
     of_family,
     where_text,
 )
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
-from bench_lib.units import seconds_text
+from bench_lib.units import MIB, seconds_text
 
 FAMILY = "module_loading"
 LAZY, EAGER = "lazy", "eager"
-LOOKS = {LAZY: Look(COLOURS[0], "o"), EAGER: Look(COLOURS[1], "s")}
+LOOKS = {LAZY: Look(BLUE, "o"), EAGER: Look(VERMILLION, "s")}
 TAKEN = "taken_nbytes"
-MIB = 1 << 20
 _CONTEXT, _LIBRARY, _TORCH = "A context from nothing", "A library by path, in a context", "torch"
 _NAMES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cudart": "CUDA runtime", "driver": "driver alone"}
 _PARTS = {"init": "loaded, handle made", "first": "first call"}
@@ -65,11 +65,7 @@ def once(data: Data) -> Figure:
     empty = "" if memory else "NVML did not tell the free memory."
     subtitle(right, ["Free memory before less after, by NVML.", empty, where_text(data, "cudart")], 62)
     title(figure, _finding(found) + few_text(runs))
-    figure.legend(
-        handles=[look.handle(f"{name} loading") for name, look in LOOKS.items()],
-        loc="outside lower center",
-        ncols=2,
-    )
+    legend(figure, {f"{name} loading": look for name, look in LOOKS.items()}, 2)
     return figure
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
+from bench_lib.drawing.canvas import BLUE, STYLE, new_figure, shown, subtitle, title
 from bench_lib.drawing.dotplot import Look, log_ticks
 from bench_lib.drawing.family_data import (
     Median,
@@ -25,12 +25,13 @@ from bench_lib.drawing.family_data import (
     to_tell,
     where_text,
 )
+from bench_lib.drawing.marks import doubling_axis, draw_curve, legend
 from bench_lib.errors import UsageError
 from bench_lib.units import seconds_text
 
 FAMILY = "mps"
 SLICED, MPS = "time_sliced", "mps"
-WAYS = {SLICED: ("time-sliced", Look("#555555", "D")), MPS: ("under MPS", Look(COLOURS[0], "o"))}
+WAYS = {SLICED: ("time-sliced", Look("#555555", "D")), MPS: ("under MPS", Look(BLUE, "o"))}
 OPS = {"small_kernels": "small kernels", "gemm": "matrix products", "one_thread": "kernels of one thread"}
 LATENCIES = {"latency": "-", "latency_p99": ":"}  # metric -> how its line is drawn
 Value = Callable[[float], float]
@@ -59,8 +60,7 @@ def sharing(data: Data) -> Figure:
         subtitle(right, [told, where_text(data) if op == ops[0] else failed_text(family)], 72)
     title(figure, _finding(family, ops))
     there = [way for way in WAYS if any(one.params["sharing"] == way for one in times)]
-    handles = [WAYS[way][1].handle(WAYS[way][0]) for way in there]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    legend(figure, dict(WAYS[way] for way in there), 2)
     return figure
 
 
@@ -91,29 +91,13 @@ def _latency(axes: Axes, times: Sequence[Median]) -> None:
 
 def _line(axes: Axes, times: Sequence[Median], look: Look, style: str, of: Value) -> None:
     """A line through the medians, a dot a run."""
-    ordered = sorted(times, key=lambda one: int(one.params["clients"]))
-    for one in ordered:
-        if len(one.runs) > 1:
-            at = [int(one.params["clients"])] * len(one.runs)
-            axes.plot(at, [of(run) for run in one.runs], ".", color=look.colour, alpha=0.35, markersize=4)
-    axes.plot(
-        [int(one.params["clients"]) for one in ordered],
-        [of(one.value) for one in ordered],
-        color=look.colour,
-        marker=look.marker,
-        markersize=5,
-        linewidth=1.3,
-        linestyle=style,
-    )
+    dots = [(int(one.params["clients"]), [of(value) for value in (one.value, *one.runs)]) for one in times]
+    draw_curve(axes, sorted(dots), look.colour, look.marker, style)
 
 
 def _clients_axis(axes: Axes, times: Sequence[Median]) -> None:
     counts = sorted({int(one.params["clients"]) for one in times}) or [1]
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(counts[0] / 1.25, counts[-1] * 1.25)
-    axes.xaxis.set_major_locator(FixedLocator(counts))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    doubling_axis(axes, counts[0] / 1.25, counts[-1] * 1.25, counts)
     axes.set_xlabel("client processes")
 
 

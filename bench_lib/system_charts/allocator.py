@@ -12,7 +12,17 @@ from matplotlib.figure import Figure
 
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, shown, subtitle, title
+from bench_lib.drawing.canvas import (
+    BLUE,
+    GREEN,
+    STYLE,
+    VERMILLION,
+    new_figure,
+    reference,
+    shown,
+    subtitle,
+    title,
+)
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, log_axis, panels
 from bench_lib.drawing.family_data import (
     Median,
@@ -23,12 +33,12 @@ from bench_lib.drawing.family_data import (
     of_family,
     where_text,
 )
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
 from bench_lib.model import Status
-from bench_lib.units import seconds_text
+from bench_lib.units import ends_text, seconds_text
 
 FAMILY = "allocator"
-BLUE, VERMILLION, GREEN = COLOURS[0], COLOURS[1], COLOURS[3]
 BACKENDS = {
     "native": Look(BLUE, "o"),
     "expandable_segments": Look(VERMILLION, "s"),
@@ -70,7 +80,7 @@ def allocator(data: Data) -> Figure:
     for axes, points in ((left, memory), (right, costs)):
         places.draw(axes, points, looks)
     log_axis(left, memory, [1.0])
-    left.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    reference(left)
     left.set_xlabel("memory over the peak of the trace (log scale)")
     log_axis(right, costs, text=seconds_text)
     right.set_xlabel("an allocation with its release, host time (log scale)")
@@ -82,8 +92,7 @@ def allocator(data: Data) -> Figure:
     subtitle(right, [how, where_text(data, "torch")], 58)
     title(figure, _reserved_title(shares, few_text(runs)))
     drawn = {backend for _, backend in shares}
-    handles = [look.handle(name) for name, look in BACKENDS.items() if name in drawn]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    legend(figure, {name: look for name, look in BACKENDS.items() if name in drawn}, 3)
     return figure
 
 
@@ -121,8 +130,7 @@ def _reserved_title(shares: Spread, few: str) -> str:
     for backend in BACKENDS:
         values = sorted(one.value for (_, own), one in shares.items() if own == backend)
         if values:
-            ends = dict.fromkeys(f"{value:.3g}" for value in (values[0], values[-1]))
-            told.append(f"{backend} {' to '.join(ends)}")
+            told.append(f"{backend} {ends_text(f'{value:.3g}' for value in (values[0], values[-1]))}")
     return f"Memory reserved over what a trace needs at its peak: {', '.join(told)} times{few}"
 
 
@@ -159,8 +167,7 @@ def soak(data: Data) -> Figure:
     subtitle(right, [where_text(data, "torch"), failed_text(family)], 78)
     title(figure, _soak_title(family, few_text(n)))
     drawn = {str(params_of(text).get("backend")) for text in rows["params"]}
-    handles = [look.handle(name) for name, look in BACKENDS.items() if name in drawn]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    legend(figure, {name: look for name, look in BACKENDS.items() if name in drawn}, 3)
     return figure
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, title
+from bench_lib.drawing.canvas import BLUE, STYLE, VERMILLION, new_figure, reference, subtitle, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, log_axis
 from bench_lib.drawing.family_data import (
     Median,
@@ -22,10 +22,11 @@ from bench_lib.drawing.family_data import (
     runs_text,
     where_text,
 )
+from bench_lib.drawing.marks import Bar, draw_bars, legend
 from bench_lib.errors import UsageError
+from bench_lib.units import ends_text
 
 FAMILY = "stream_overlap"
-BLUE, VERMILLION, *_ = COLOURS
 CONTROL = 1.5  # what pinned memory must reach
 MEASURED, BOUND = "measured", "bound"
 LOOKS = {MEASURED: Look(BLUE, "o"), BOUND: Look("#555555", "D", filled=False)}
@@ -56,8 +57,7 @@ def stream_overlap(data: Data) -> Figure:
         _draw_pace(axes[0], rows, known)
         how = "One stream's time over two streams'; diamonds: the most that is possible."
         subtitle(axes[0], [how, runs_text(row.n for row in rows), *(where if not loaded else [])], 76)
-        handles = [LOOKS[MEASURED].handle("measured"), LOOKS[BOUND].handle("possible")]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        legend(figure, {"measured": LOOKS[MEASURED], "possible": LOOKS[BOUND]}, 2)
     if loaded:
         _draw_rates(axes[-1], loaded)
         subtitle(
@@ -89,7 +89,7 @@ def _draw_pace(axes: Axes, rows: Sequence[CaseChange], known: Sequence[Median]) 
     places.prepare(axes)
     places.draw(axes, points, LOOKS)
     log_axis(axes, points, [0.95, 2.0])
-    axes.axvline(1.0, color="#333333", linewidth=0.9, zorder=0.8)
+    reference(axes)
     axes.axvline(CONTROL, color=VERMILLION, linewidth=0.9, linestyle="--", zorder=0.8)
     axes.set_xlabel(f"pace of two streams over one (log scale); dashed: {CONTROL}, the control")
 
@@ -98,26 +98,13 @@ def _workers(count: int) -> str:
     return f"{count} worker{'s' * (count != 1)}" if count else "no worker"
 
 
-def _rate(one: Median, seconds: float) -> float:
-    return float(one.params["batch"]) / seconds
-
-
 def _draw_rates(axes: Axes, loaded: Mapping[int, Median]) -> None:
     """Bars of images a second, a dot a run."""
-    for x, workers in enumerate(sorted(loaded)):
-        one = loaded[workers]
-        rates = [_rate(one, seconds) for seconds in one.runs]
-        axes.bar(x, _rate(one, one.value), width=0.6, color=BLUE, label=_workers(workers))
-        if len(rates) > 1:
-            axes.plot(
-                [x + 0.05 * (i % 5 - 2) for i in range(len(rates))], rates, ".", color="black", markersize=4
-            )
-        axes.annotate(
-            f"{_rate(one, one.value):,.0f}", (x, max(rates)), (0, 5), textcoords="offset points", ha="center"
-        )
-    axes.set_xticks(range(len(loaded)), [_workers(workers) for workers in sorted(loaded)])
-    axes.set_ylim(0, 1.2 * max(_rate(one, min(one.runs)) for one in loaded.values()))
-    axes.grid(visible=False, axis="x")
+    drawn = []
+    for workers, one in sorted(loaded.items()):
+        rate, *rates = (float(one.params["batch"]) / seconds for seconds in (one.value, *one.runs))
+        drawn.append(Bar(_workers(workers), BLUE, rate, rates, f"{rate:,.0f}"))
+    draw_bars(axes, drawn, "{:,.0f}".format)
     axes.set_ylabel("images a second")
 
 
@@ -126,8 +113,8 @@ def _title(rows: Sequence[CaseChange], loaded: Mapping[int, Median]) -> str:
     for memory in MEMORY:
         gains = sorted(1 / (row.ratio or 1.0) for row in rows if row.params.get("memory") == memory)
         if gains:
-            ends = dict.fromkeys(f"{value:.2f}" for value in (gains[0], gains[-1]))
-            told.append(f"{' to '.join(ends)} times with {MEMORY[memory]}")
+            ends = ends_text(f"{value:.2f}" for value in (gains[0], gains[-1]))
+            told.append(f"{ends} times with {MEMORY[memory]}")
     text = f"Two streams over one: {', '.join(told)}" if told else ""
     if len(loaded) > 1:
         least, most = min(loaded), max(loaded)

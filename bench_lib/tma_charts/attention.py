@@ -7,7 +7,18 @@ from matplotlib.figure import Figure
 
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
+from bench_lib.drawing.canvas import (
+    BLUE,
+    DARK,
+    GREEN,
+    PINK,
+    STYLE,
+    VERMILLION,
+    new_figure,
+    subtitle,
+    text_inches,
+    title,
+)
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, natural
 from bench_lib.drawing.family_data import (
     Median,
@@ -18,10 +29,10 @@ from bench_lib.drawing.family_data import (
     of_family,
     where_text,
 )
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
 from bench_lib.tma_charts import panel
 
-BLUE, VERMILLION, _, GREEN, PINK = COLOURS[:5]
 FAMILY = "tma"
 DEFAULT = "torch's own choice"
 LOOKS = {
@@ -29,7 +40,7 @@ LOOKS = {
     "flash": Look(VERMILLION, "s"),
     "efficient": Look(BLUE, "^"),
     "math": Look(PINK, "D"),
-    DEFAULT: Look("#333333", "P", filled=False),
+    DEFAULT: Look(DARK, "P", filled=False),
 }
 NAMES = {
     "cudnn": "cuDNN",
@@ -68,8 +79,7 @@ def attention_backends(data: Data) -> Figure:
     )
     title(figure, _title(timed))
     there = {point.series for point in points}
-    handles = [look.handle(NAMES.get(name, name)) for name, look in LOOKS.items() if name in there]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
+    legend(figure, {NAMES.get(name, name): look for name, look in LOOKS.items() if name in there}, 5)
     return figure
 
 

@@ -7,17 +7,13 @@ from matplotlib.axes import Axes
 
 from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
 from bench_lib.comparing.store import Data
+from bench_lib.drawing.canvas import reference
 from bench_lib.drawing.dotplot import Look, Places, Point
 from bench_lib.drawing.family_data import Median
 
 
-def gigabytes(one: Median) -> list[float]:
-    """GB/s of a case: its median first, then each run's."""
-    return [one.nbytes / seconds / 1e9 for seconds in (one.value, *one.runs)]
-
-
 def teraflops(one: Median) -> list[float]:
-    """TFLOP/s alike."""
+    """TFLOP/s of a case: its median first, then each run's."""
     return [one.flop / seconds / 1e12 for seconds in (one.value, *one.runs)]
 
 
@@ -36,7 +32,7 @@ def draw(
     places.draw(axes, points, looks)
     most = max((value for point in points for value in (point.value, *point.runs)), default=1.0)
     if not math.isnan(peak):
-        axes.axvline(peak, color="#333333", linewidth=0.9, zorder=0.8)
+        reference(axes, peak)
         most = max(most, peak)
     axes.set_xlim(0, 1.04 * most)
     axes.xaxis.set_major_formatter("{x:,.0f}")

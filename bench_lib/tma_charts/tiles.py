@@ -8,12 +8,13 @@ from matplotlib.figure import Figure
 from bench_lib.comparing.changes import CaseChange
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.store import Data
-from bench_lib.drawing.canvas import COLOURS, STYLE, new_figure, subtitle, text_inches, title
+from bench_lib.drawing.canvas import BLUE, STYLE, VERMILLION, new_figure, subtitle, text_inches, title
 from bench_lib.drawing.dotplot import Line, Look, Places, Point, gain, natural
 from bench_lib.drawing.family_data import (
     Median,
     against,
     failed_text,
+    gigabytes,
     medians,
     of_family,
     range_text,
@@ -21,11 +22,11 @@ from bench_lib.drawing.family_data import (
     to_tell,
     where_text,
 )
+from bench_lib.drawing.marks import legend
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
 from bench_lib.tma_charts import panel
 
-BLUE, VERMILLION, *_ = COLOURS
 FAMILY, TMA = "tma", "tma"
 COPIES = {
     "copy_ptx": "Copy, kernels in PTX: bytes of a tile",
@@ -57,7 +58,7 @@ def tma_tiles(data: Data) -> Figure:
     bandwidth, flops = panel.peaks(data, "fp16")
     halves = [
         (
-            [_point(one, panel.gigabytes(one), changes) for one in timed if one.op in COPIES],
+            [_point(one, gigabytes(one), changes) for one in timed if one.op in COPIES],
             "GB/s",
             bandwidth,
         ),
@@ -76,8 +77,7 @@ def tma_tiles(data: Data) -> Figure:
     for axes, sentences in zip(panels, said, strict=False):
         subtitle(axes, sentences, 72)
     title(figure, _title(list(changes.values())))
-    handles = [look.handle(NAMES[loads]) for loads, look in LOOKS.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    legend(figure, {NAMES[loads]: look for loads, look in LOOKS.items()}, 3)
     return figure
 
 
