@@ -102,6 +102,14 @@ class CudaError(CudaGainsError):
 _STICKY = frozenset({214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory has run out, on the host or on the device."""
+    # torch and CuPy each have a class of that name, and neither needs to be imported here.
+    out = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+    out |= isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
+    return out or isinstance(error, MemoryError)
+
+
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UsageError:
     """The error for a name that is not among `known`: says what is there, the nearest first."""
     listed = list(known)

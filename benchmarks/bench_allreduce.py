@@ -95,7 +95,7 @@ def library(request: pytest.FixtureRequest, stack, wheels) -> Callable[[], Loade
 def groups(request: pytest.FixtureRequest, world: World, stack, library) -> Iterator[Callable[..., Group]]:
     """API and backend -> its ranks, brought up when they are first asked for."""
     from bench_lib.collectives.sweep import Group
-    from bench_lib.torch_packages import need_distributed
+    from bench_lib.stack_packages import need_distributed
 
     made: list[Group] = []
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench_lib.errors import NotApplicable
+from bench_lib.running.outcomes import given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,7 +149,7 @@ def first(
         cold = metric == "first_cold"
         try:
             if not cold:
-                result(take(setup, execution, "first_cold"))
+                given(take(setup, execution, "first_cold"))
             return waiting(setup)[execution, metric].take(cold)
         except Exception as error:
             return error
@@ -169,13 +170,6 @@ def first_setups(items: list[pytest.Item]) -> list[Setup]:
     return [Setup("resnet50", mode, batch, Precision(p), layout) for mode, batch, p, layout in sorted(rows)]
 
 
-def result(outcome):
-    """What was measured; raises what was raised instead."""
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
 def measure_case(bench, request, network: str, setup: tuple, execution: str, metric: str) -> None:
     """Record one case, its series measured by the fixture of its metric."""
     from bench_lib.compiling.training import Setup
@@ -187,7 +181,7 @@ def measure_case(bench, request, network: str, setup: tuple, execution: str, met
     asked = Setup(network, mode, batch, Precision(precision), layout)
     steady = request.getfixturevalue("steady")
     if metric in TRAIN_METRICS:
-        bench.record(result(steady(asked, execution))[metric])
+        bench.record(given(steady(asked, execution))[metric])
     else:
         record_first(bench, asked, execution, metric, request.getfixturevalue("first"), steady)
 
@@ -196,15 +190,15 @@ def record_first(bench, setup: Setup, execution: str, metric: str, first, steady
     """Record a first step; of a compiled one also what it costs over eager's, and the pay-back."""
     from bench_lib.model import Series, Timing
 
-    found = result(first(setup, execution, metric))
+    found = given(first(setup, execution, metric))
     bench.record(Series((found.seconds,), timing=Timing.HOST, quantities=found.quantities, facts=found.facts))
     if metric == "first_warm" and not found.cache_hits:
         bench.warn("the warm first step found nothing in the caches that the cold one left")
     if execution == "eager":
         return
-    compile_seconds = found.seconds - result(first(setup, "eager", "first_cold")).seconds
+    compile_seconds = found.seconds - given(first(setup, "eager", "first_cold")).seconds
     bench.quantity("compile_seconds", compile_seconds)
-    eager, compiled = (median(result(steady(setup, e))["step"].seconds) for e in ("eager", execution))
+    eager, compiled = (median(given(steady(setup, e))["step"].seconds) for e in ("eager", execution))
     if eager > compiled:
         bench.quantity("payback_steps", max(compile_seconds, 0.0) / (eager - compiled))
     else:

@@ -38,7 +38,7 @@ CHECKS = (
 def groups(world, stack, on_gpu: bool) -> Iterator[Callable[[str], Ranks]]:
     """The ranks of a backend, started when they are first asked."""
     from bench_lib.smoke import checking
-    from bench_lib.torch_packages import need_distributed
+    from bench_lib.stack_packages import need_distributed
 
     made: list[Ranks] = []
 

@@ -46,7 +46,7 @@ MEASURING = [
     "device", "device.c_library", "device.driver_calls", "device.driver", "device.kernels",
     "device.cudart", "device.native", "device.telemetry",
     "thermal", "thermal.wait", "device.gpu_lock", "device.gpu",
-    "torch_packages",
+    "stack_packages",
     # taking samples
     "timing", "timing.preemption", "timing.timer", "timing.measure", "timing.turns",
     "running", "running.plain", "running.bench", "running.outcomes",

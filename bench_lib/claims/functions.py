@@ -9,8 +9,6 @@ from pathlib import Path
 from bench_lib.claims import grids
 from bench_lib.stacking import families
 
-_PREFIXES = ("bench_", "test_")
-
 
 @dataclass(frozen=True)
 class Names:
@@ -100,10 +98,8 @@ def _functions(tree: ast.Module) -> Iterator[grids.Function]:
 
 def _op(function: grids.Function) -> str:
     """The op that a function measures, "" for a function that is no case."""
-    for prefix in _PREFIXES:
-        if function.name.startswith(prefix):
-            return function.name.removeprefix(prefix)
-    return ""
+    op = families.bare(function.name)
+    return "" if op == function.name else op
 
 
 def _arguments(function: grids.Function) -> Iterator[str]:

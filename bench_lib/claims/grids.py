@@ -8,13 +8,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from bench_lib.model import scalar_text
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Values = Mapping[str, frozenset[str]]  # parameter -> its values, as claims write them
-
-
-def as_text(value: object) -> str:
-    """A parameter's value as claims write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def constants(tree: ast.Module) -> dict[str, Any]:
@@ -64,7 +61,7 @@ def _of_mark(mark: ast.Call, known: Mapping[str, Any]) -> Values:
         return {}
     columns = zip(*rows, strict=True) if len(names) > 1 else [rows]
     return {
-        name.removesuffix("_"): frozenset(map(as_text, column))
+        name.removesuffix("_"): frozenset(map(scalar_text, column))
         for name, column in zip(names, columns, strict=True)
     }
 

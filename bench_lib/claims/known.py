@@ -6,11 +6,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from bench_lib.claims.functions import Names
-from bench_lib.claims.grids import as_text
 from bench_lib.claims.selecting import CaseKey, matches
 from bench_lib.claims.words import Scope
 from bench_lib.comparing.replicates import params_of
-from bench_lib.model import Scalar
+from bench_lib.model import Scalar, scalar_text
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Known:
     def values(self, scope: Scope, parameter: str) -> tuple[list[str], bool]:
         """The known values of a parameter in the ops of a scope, and whether there can be no others."""
         found = {
-            as_text(params[parameter])
+            scalar_text(params[parameter])
             for op, params in self.seen.get(scope.family, ())
             if parameter in params and fnmatchcase(op, scope.op)
         }

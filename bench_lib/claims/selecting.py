@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.claims import derived
-from bench_lib.claims.grids import as_text
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Scope
 from bench_lib.comparing import stats
 from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS, Replicates, params_of
 from bench_lib.comparing.store import Data
+from bench_lib.model import scalar_text
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
 
@@ -25,7 +25,7 @@ def matches(scope: Scope, family: str, op: str, params: Mapping[str, Any], ignor
         return False
     return all(
         name == ignoring
-        or (name in params and any(fnmatchcase(as_text(params[name]), glob) for glob in globs))
+        or (name in params and any(fnmatchcase(scalar_text(params[name]), glob) for glob in globs))
         for name, globs in scope.params.items()
     )
 
@@ -54,7 +54,7 @@ def values_of(held: Iterable[CaseKey], claim: Claim, parameter: str) -> set[str]
             continue
         params = params_of(text)
         if parameter in params and selected(claim, family, op, params, parameter):
-            found.add(as_text(params[parameter]))
+            found.add(scalar_text(params[parameter]))
     return found
 
 
@@ -89,7 +89,7 @@ def case_values(row: CaseChange) -> CaseValues:
 def group_of(claim: Claim, family: str, op: str, params: Mapping[str, Any]) -> str:
     """The group a case is judged in, as text: `network=resnet50`; "" where a claim declares none."""
     known = {"family": family, "op": op, **params}
-    return ", ".join(f"{name}={as_text(known[name])}" for name in claim.groups if name in known)
+    return ", ".join(f"{name}={scalar_text(known[name])}" for name in claim.groups if name in known)
 
 
 def of_values(claim: Claim, data: Data, found: Replicates) -> dict[str, list[CaseValues]]:

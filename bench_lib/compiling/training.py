@@ -11,8 +11,8 @@ from bench_lib.compiling.compiled_model import EAGER, check_compiled, compiled, 
 from bench_lib.convolution.precision import Precision, autocast, grad_scaler, in_precision
 from bench_lib.convolution.tuning import without_cudnn
 from bench_lib.errors import WrongResult
+from bench_lib.stack_packages import resnet50
 from bench_lib.timing.turns import Parts
-from bench_lib.torch_packages import resnet50
 
 TRAIN, INFER = "train", "infer"
 NCHW, CHANNELS_LAST = "nchw", "channels_last"

@@ -14,6 +14,8 @@ from bench_lib.errors import CaseTimeout, Crashed, CudaGainsError, Unavailable
 from bench_lib.importing import nvbench
 from bench_lib.importing.found import FoundCase, Source
 from bench_lib.model import Policy, Series, Status, Timing
+from bench_lib.processes.ended import last_line
+from bench_lib.running.outcomes import given
 
 CHILD_SECONDS = 100.0
 OLDEST = "0.3"  # the first cuda-bench that stops after a number of samples
@@ -55,10 +57,7 @@ def measure(works: Sequence[str], cubin: Path, policy: Policy, seconds: float = 
 
 def taken(found: Found, work: str, metric: str) -> Series:
     """The series of a work by a metric; raises why there is none."""
-    series = found.get((work, metric)) or CudaGainsError(f"nvbench gave no {metric} time of {work}")
-    if isinstance(series, CudaGainsError):
-        raise series
-    return series
+    return given(found.get((work, metric)) or CudaGainsError(f"nvbench gave no {metric} time of {work}"))
 
 
 def _run(request: Request, seconds: float) -> None:
@@ -69,8 +68,8 @@ def _run(request: Request, seconds: float) -> None:
         raise CaseTimeout(f"the process in which nvbench measures did not end within {seconds:g} s") from None
     if done.returncode == 0 and Path(request.json).exists():
         return
-    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     kind = Crashed if done.returncode < 0 else CudaGainsError
+    last = last_line(done.stderr)
     raise kind(f"the process in which nvbench measures ended with {done.returncode}: {last}")
 
 

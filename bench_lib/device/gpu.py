@@ -14,6 +14,7 @@ from typing import Any, Self
 from bench_lib.device import kernels
 from bench_lib.device.driver import Context, Driver
 from bench_lib.device.telemetry import Telemetry
+from bench_lib.processes.ended import last_line
 
 DETECT_SECONDS = 30.0
 HOLD_LIMIT_NS = 1_000_000_000
@@ -59,7 +60,7 @@ def detect(timeout_seconds: float = DETECT_SECONDS) -> Detected:
     except subprocess.TimeoutExpired:
         return Detected(False, f"the driver did not answer within {timeout_seconds:g} s")
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        last = last_line(done.stderr)
         return Detected(False, f"the check for a GPU ended with {done.returncode}: {last}")
     return Detected(**found)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench_lib import extras
 from bench_lib.errors import CudaGainsError, NotApplicable, Unavailable, first_sentence
 from bench_lib.exporting.networks import Subject, warm_up
-from bench_lib.torch_packages import torch_of
+from bench_lib.stack_packages import package_of
 
 if TYPE_CHECKING:
     from bench_lib.stacking.stacks import StackEntry
@@ -45,7 +45,7 @@ class Exporter:
         naming the package, where something that it needs is not installed.
         """
         self.name, self._folder = name, folder
-        self.torch = torch_of(entry)
+        self.torch = package_of(entry, "torch")
         self.facts = _versions(_PACKAGES[name])
         has_switch = "dynamo" in inspect.signature(self.torch.onnx.export).parameters
         if name == DYNAMO and not has_switch:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench_lib.torch_packages import resnet50
+from bench_lib.stack_packages import resnet50
 
 RESNET50, TRANSFORMER = "resnet50", "transformer"
 _SEED = 0

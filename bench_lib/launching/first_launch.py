@@ -16,6 +16,7 @@ from bench_lib.device.cudart import Runtime
 from bench_lib.device.driver import Driver
 from bench_lib.errors import CudaGainsError, Unavailable
 from bench_lib.launching.launch import EMPTY
+from bench_lib.processes.ended import last_line
 
 CHILD_SECONDS = 60
 
@@ -32,7 +33,7 @@ def measure(cubin: Path, loading: str, library: Path | None) -> dict[str, float]
         command, env=environment, capture_output=True, text=True, timeout=CHILD_SECONDS, check=False
     )
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        last = last_line(done.stderr)
         raise Unavailable(f"the child that times a first launch ended with {done.returncode}: {last}")
     result: dict[str, float] = json.loads(done.stdout)
     return result

@@ -1,4 +1,4 @@
-"""The return code of a process in, how it ended in words out."""
+"""A process that has ended in, how it did and what it said at last in words out."""
 
 import contextlib
 import signal
@@ -11,3 +11,8 @@ def how_it_ended(returncode: int) -> str:
     with contextlib.suppress(ValueError):
         return f"was ended by {signal.Signals(-returncode).name}"
     return f"was ended by signal {-returncode}"
+
+
+def last_line(said: str) -> str:
+    """The last line of what a process printed; `no output` where there is none."""
+    return (said.strip().splitlines() or ["no output"])[-1]

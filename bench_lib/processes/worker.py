@@ -23,6 +23,7 @@ from bench_lib.errors import (
     Unavailable,
     WrongResult,
     first_sentence,
+    is_out_of_memory,
 )
 from bench_lib.processes import guard
 
@@ -209,7 +210,6 @@ def told(error: Exception) -> Exception:
     if isinstance(error, CudaGainsError) and not isinstance(error, CudaError):
         return type(error)(str(error))
     line = first_sentence(str(error))
-    out = isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
-    if out or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if is_out_of_memory(error):
         return MemoryError(line)
     return CudaGainsError(f"{type(error).__name__}: {line}")

@@ -14,7 +14,7 @@ from bench_lib.ranks_steps import measuring, trainer
 from bench_lib.ranks_steps.measuring import Key, Outcome, metrics
 from bench_lib.ranks_steps.networks import RESNET50, SMALL, TRANSFORMER, Setup
 from bench_lib.running.outcomes import given
-from bench_lib.torch_packages import need_distributed
+from bench_lib.stack_packages import need_distributed
 
 if TYPE_CHECKING:
     import pytest

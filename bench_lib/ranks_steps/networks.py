@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench_lib.convolution.precision import Precision
-from bench_lib.torch_packages import resnet50
+from bench_lib.stack_packages import resnet50
 
 RESNET50, TRANSFORMER, SMALL = "resnet50", "transformer", "small"
 _SEED, _CLASSES, _IMAGE = 0, 1000, (3, 224, 224)

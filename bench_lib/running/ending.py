@@ -10,13 +10,13 @@ import pytest
 from bench_lib.errors import (
     CaseTimeout,
     Crashed,
-    CudaError,
     CudaGainsError,
     Hung,
     NotApplicable,
     Unavailable,
     WrongResult,
     first_sentence,
+    is_out_of_memory,
 )
 from bench_lib.model import Status
 
@@ -28,10 +28,7 @@ def status_of(error: BaseException) -> Status:
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
             return status
-    # torch and CuPy each have a class of that name, and neither needs to be imported here.
-    out = any(c.__name__ == "OutOfMemoryError" for c in type(error).__mro__)
-    out |= isinstance(error, CudaError) and error.code == CudaError.OUT_OF_MEMORY
-    return Status.OUT_OF_MEMORY if out else Status.FAILED
+    return Status.OUT_OF_MEMORY if is_out_of_memory(error) else Status.FAILED
 
 
 def reason_of(error: BaseException) -> str:
@@ -74,7 +71,6 @@ _STATUS: dict[type[BaseException], Status] = {
     CaseTimeout: Status.TIMEOUT,
     Crashed: Status.CRASHED,
     Hung: Status.HUNG,
-    MemoryError: Status.OUT_OF_MEMORY,
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench_lib.errors import NotApplicable, Unavailable
+from bench_lib.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,16 +88,13 @@ def runtime(stack: StackEntry, wheels: Path | None, gpu: Gpu) -> Runtime:
 def torch(request: pytest.FixtureRequest, stack: StackEntry, on_gpu: bool) -> Iterator[ModuleType]:
     """Torch, with the suite's stream as its current stream on a GPU."""
     from bench_lib.processes import worker
+    from bench_lib.stack_packages import package_of
     from bench_lib.stacking import stacks
 
-    if not stacks.holds(stack, "torch"):
-        raise NotApplicable(f"stack {stack.name} holds no torch")
-    if any(not FORKED.isdisjoint(getattr(item, "fixturenames", ())) for item in request.session.items):
+    forked = any(not FORKED.isdisjoint(getattr(item, "fixturenames", ())) for item in request.session.items)
+    if forked and stacks.holds(stack, "torch"):
         worker.begin_server()  # it imports torch beside us
-    try:
-        import torch
-    except ImportError as error:
-        raise Unavailable(f"torch does not import here: {error}") from None
+    torch = package_of(stack, "torch")
     with pytest.MonkeyPatch.context() as patch:
         keep_compiled_code(patch, torch)
         yield from on_suites_stream(request, torch, on_gpu)
@@ -131,13 +128,8 @@ def on_suites_stream(request: pytest.FixtureRequest, torch: ModuleType, on_gpu: 
 @pytest.fixture(scope="session")
 def cupy(stack: StackEntry, gpu: Gpu) -> Iterator[ModuleType]:
     """CuPy, with the suite's stream as its current stream."""
-    from bench_lib.stacking import stacks
+    from bench_lib.stack_packages import package_of
 
-    if not stacks.holds(stack, "cupy"):
-        raise NotApplicable(f"stack {stack.name} holds no CuPy")
-    try:
-        import cupy
-    except ImportError as error:
-        raise Unavailable(f"CuPy does not import here: {error}") from None
+    cupy = package_of(stack, "cupy", "CuPy")
     with cupy.cuda.ExternalStream(gpu.stream):
         yield cupy

@@ -14,6 +14,7 @@ import pytest
 
 from bench_lib.errors import UsageError, nearest
 from bench_lib.model import Case, Scalar, is_scalar
+from bench_lib.stacking.families import bare
 
 # Fixtures that `bench` and `gpu` of this suite ask for. A user's own fixture of the name `bench` or
 # `gpu` does not, and so its tests stay theirs.
@@ -33,7 +34,6 @@ BUDGET_SECONDS = 120.0
 MARGIN = 0.05  # of a file that names none
 _LARGEST_MARGIN = 0.5
 _A_SHARE = f"a share above 0 and at most {_LARGEST_MARGIN}"
-_PREFIXES = ("bench_", "test_")
 
 
 def is_case(item: pytest.Item) -> bool:
@@ -56,7 +56,7 @@ def needing_gpu(items: Sequence[pytest.Item]) -> str:
 def family(item: pytest.Item) -> str:
     """FAMILY of the item's file, else the file's name without `bench_`."""
     module = _module(item)
-    return str(getattr(module, "FAMILY", _bare(module.__name__.rpartition(".")[2])))
+    return str(getattr(module, "FAMILY", bare(module.__name__.rpartition(".")[2])))
 
 
 def margin(item: pytest.Item) -> float:
@@ -100,7 +100,7 @@ def case_of(item: pytest.Item) -> Case:
                 f"{item.nodeid}: parameter {name!r} is {value!r} ({type(value).__name__}); parameters of a "
                 "case are text, numbers or booleans: give a name, and look the object up inside"
             )
-    return Case(family(item), _bare(getattr(item, "originalname", item.name)), params)
+    return Case(family(item), bare(getattr(item, "originalname", item.name)), params)
 
 
 def params_of(item: pytest.Item) -> dict[str, Scalar]:
@@ -192,12 +192,6 @@ def check(items: Iterable[pytest.Item]) -> None:
 
 def _module(item: pytest.Item) -> Any:
     return getattr(item, "module")  # noqa: B009 - an Item of pytest need not have one, ours do
-
-
-def _bare(name: str) -> str:
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
 
 
 def _listed(value: Any) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench_lib.errors import UsageError, nearest
 
-_PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases
+_PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases, and of their functions
 _SOME_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
 _FAMILY = re.compile(r"""^FAMILY\s*=\s*["']([\w-]+)["'][ \t]*(?:#.*)?\r?$""", re.MULTILINE)
 _CASE = re.compile(r"^def (?:bench|test)_\w+\([^)]*\bbench\b", re.MULTILINE)  # asks for our fixture
@@ -94,7 +94,11 @@ def _of(path: Path) -> str:
     text = path.read_text(errors="replace")
     if match := _FAMILY.search(text):
         return match[1]
-    bare = path.stem
+    return "" if _SOME_FAMILY.search(text) else bare(path.stem)
+
+
+def bare(name: str) -> str:
+    """The name of a file or of a function without what makes pytest look into it."""
     for prefix in _PREFIXES:
-        bare = bare.removeprefix(prefix)
-    return "" if _SOME_FAMILY.search(text) else bare
+        name = name.removeprefix(prefix)
+    return name

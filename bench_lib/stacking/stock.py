@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from bench_lib.containers import engine
 from bench_lib.containers.command import Container
 from bench_lib.errors import CudaGainsError, Unavailable, UsageError
+from bench_lib.processes.ended import last_line
 from bench_lib.stacking import cache, environments, stacks, swaps, venvs
 from bench_lib.stacking.stacks import FILE_VARIABLE, NAME_VARIABLE, StackEntry
 
@@ -198,7 +199,7 @@ def observe(entry: StackEntry, path: Path | None = None) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        last = last_line(done.stderr)
         raise UsageError(
             f"stack {entry.name}: {environment.python} cannot run this suite ({last}); "
             "install cuda-gains for that Python or correct the entry"

@@ -1,4 +1,4 @@
-"""torch and torchvision of the stack that is measured, imported here; a sentence where they cannot be."""
+"""Packages of the stack that is measured, imported here; a sentence where they cannot be."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from bench_lib.stacking.stacks import StackEntry
 
 
-def torch_of(stack: "StackEntry") -> Any:
-    """Torch; NotApplicable where the stack holds none, Unavailable where it does not import."""
-    if not stacks.holds(stack, "torch"):
-        raise NotApplicable(f"stack {stack.name} holds no torch")
+def package_of(stack: "StackEntry", package: str, called: str = "") -> Any:
+    """A package; NotApplicable where the stack holds none, Unavailable where it does not import."""
+    called = called or package
+    if not stacks.holds(stack, package):
+        raise NotApplicable(f"stack {stack.name} holds no {called}")
     try:
-        return importlib.import_module("torch")
+        return importlib.import_module(package)
     except ImportError as error:
-        raise Unavailable(f"torch does not import here: {error}") from None
+        raise Unavailable(f"{called} does not import here: {error}") from None
 
 
 def need_distributed(stack: "StackEntry", backend: str = "") -> None:
     """Import torch, so that the run's identity names it; it brings no CUDA up here.
 
-    Raises as `torch_of`, and Unavailable where it cannot work over ranks, or not with that backend.
+    Raises as `package_of`, and Unavailable where it cannot work over ranks, or not with that backend.
     """
-    torch_of(stack)
+    package_of(stack, "torch")
     dist = importlib.import_module("torch.distributed")
     if not dist.is_available() or not getattr(dist, f"is_{backend}_available", lambda: True)():
         missing = f"torch.distributed's {backend}" if backend else "torch.distributed"
