@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats as distributions
+from scipy.special import stdtrit
 
 from bench_lib.claims.values import Judging, case_effects, directions, shown, unsettled
 from bench_lib.claims.words import Finding, Kind, Verdict
@@ -71,7 +71,7 @@ def _unless_thin(refuted: Finding, judging: Judging, bound: float) -> Finding:
 
 def _lower(effects: Effects, alpha: float) -> Floats:
     """The one-sided lower bound of each gain at 1 - alpha."""
-    bound: Floats = effects.mean - distributions.t.isf(alpha, effects.df) * effects.se
+    bound: Floats = effects.mean + stdtrit(effects.df, alpha) * effects.se
     return bound
 
 
