@@ -1,6 +1,5 @@
 """The command that writes reports: of one comparison, or all that a results folder lists."""
 
-import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +36,6 @@ def report(
     from bench_lib.places import reading
 
     if all_listed:
-        gc.set_threshold(50_000)  # charts are many objects and little garbage: looking for it took a tenth
         shipped.only_all(sides, campaign, contrast, check)
         typer.echo(
             shipped.write(
