@@ -13,7 +13,7 @@ from bench_lib.claims import judged
 from bench_lib.claims.derived import values
 from bench_lib.claims.words import Verdict
 from bench_lib.comparing import store
-from bench_lib.comparing.rates import peak_bandwidth
+from bench_lib.comparing.rates import peak_bandwidth, peak_link
 from bench_lib.comparing.replicates import replicates
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
@@ -147,4 +147,5 @@ def test_the_share_of_the_memorys_peak_is_derived_when_read(tmp_path):
     by_case = dict(zip(shares["case_id"], shares["value"], strict=True))
     assert by_case["tma/copy_ptx[loads=tma,nbytes=256000000,tile=2048]"] == pytest.approx(0.90, rel=0.03)
     assert peak_bandwidth("NVIDIA H100 PCIe") == 2000
+    assert [peak_link(f"NVIDIA {name}") for name in ("H100 80GB HBM3", "H100 NVL")] == [450, 300]
     assert np.isnan(peak_bandwidth("NVIDIA L40"))

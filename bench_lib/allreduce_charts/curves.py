@@ -1,14 +1,15 @@
 """AllReduces by message size, measured here or imported from nccl-tests: one curve a stack and way."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench_lib.busbw import busbw
+from bench_lib.comparing.rates import peak_link
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.dotplot import natural
@@ -19,18 +20,6 @@ OP = "all_reduce"
 FAMILIES, LADDER = ("allreduce", "nccl-tests"), "nccl_ladder"
 TORCH, NCCL, GRAPH, NCCL_TESTS = "torch", "NCCL", "NCCL, graph replay", "nccl-tests"
 WAYS = (NCCL, NCCL_TESTS, GRAPH, TORCH)  # what a title speaks of first
-
-# GB/s of a GPU's NVLinks together, in one direction. Source: NVIDIA's data sheets, which give both
-# directions. The first name that the GPU's own begins with, "NVIDIA " left out, is taken.
-_NVLINK: Mapping[str, float] = MappingProxyType(
-    {
-        "B200": 900.0,
-        "H200": 450.0,
-        "H100 80GB HBM3": 450.0,
-        "A100-SXM4": 300.0,
-        "Tesla V100-SXM2": 150.0,
-    }
-)
 
 _OVER = {"nvlink": " over NVLink", "pcie": " over PCIe", "network": " over a network", "host": " of one host"}
 
@@ -181,7 +170,6 @@ def _most(found: Mapping[World, list[Curve]], data: Data) -> Curves:
 
 
 def _peak(world: World, gpus: Iterable[str]) -> float | None:
-    names = [name.removeprefix("NVIDIA ") for name in gpus if name]
-    if world.interconnect != "nvlink" or len(names) != 1:
-        return None
-    return next((peak for known, peak in _NVLINK.items() if names[0].startswith(known)), None)
+    names = [name for name in gpus if name]
+    peak = peak_link(names[0]) if world.interconnect == "nvlink" and len(names) == 1 else math.nan
+    return None if math.isnan(peak) else peak

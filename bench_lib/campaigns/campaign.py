@@ -20,7 +20,7 @@ from rich.console import Console
 from bench_lib import next_step
 from bench_lib.campaigns import campaign_containers, merge, schedule, watch
 from bench_lib.campaigns.campaign_cooling import Cooling
-from bench_lib.campaigns.campaign_rounds import Stopped, finished_rounds, machine, next_index, records, rows
+from bench_lib.campaigns.campaign_rounds import Stopped, finished_rounds, machine, next_index, records
 from bench_lib.campaigns.campaign_sharing import Sharing
 from bench_lib.campaigns.doubted import doubted
 from bench_lib.campaigns.plan import Plan, write_json
@@ -29,6 +29,7 @@ from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.faults.secrets import hide_in, secrets
 from bench_lib.journaling import journal
 from bench_lib.journaling.journal_rows import Row
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, Status, why_nothing
 from bench_lib.processes.ended import how_it_ended

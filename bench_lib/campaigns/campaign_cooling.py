@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from bench_lib.campaigns.campaign_rounds import rows
 from bench_lib.campaigns.progress import Progress
 from bench_lib.journaling.journal_rows import Row
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -85,8 +85,9 @@ class Cooling:
         """This machine's GPU, and its temperature when its first process of the campaign began."""
         with contextlib.suppress(OSError):
             boot_id = _BOOT.read_text().strip()
-            runs = rows(self._folder.parquet_files("runs"), ["run_id", "boot_id", "gpu_uuid", "started_at"])
-            runs = sorted((run for run in runs if run["gpu_uuid"]), key=lambda run: run["started_at"])
+            names = ["run_id", "boot_id", "gpu_uuid", "started_at"]
+            known = (run for run in rows(self._folder.parquet_files("runs"), names) if run["gpu_uuid"])
+            runs = sorted(known, key=lambda run: run["started_at"])
             here = [run["gpu_uuid"] for run in runs if run["boot_id"] == boot_id]
             if here:
                 mine = [run["run_id"] for run in runs if run["gpu_uuid"] == here[-1]]

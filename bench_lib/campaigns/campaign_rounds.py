@@ -1,15 +1,12 @@
 """The finished rounds of a campaign, as their records and their runs' rows tell of them."""
 
-import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from bench_lib.errors import CudaGainsError
 from bench_lib.journaling.journal_rows import Row
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 
 _MACHINE = ("host", "boot_id", "gpu_uuid", "gpu_name", "device")  # of a round: the same in all its runs
@@ -37,15 +34,6 @@ def next_index(finished: Iterable[Row]) -> int:
     """
     taken = {record.get("index", number) for number, record in enumerate(finished)}
     return next(index for index in range(len(taken) + 1) if index not in taken)
-
-
-def rows(files: Sequence[Path], names: list[str]) -> list[Row]:
-    """Some columns of every file that can be read."""
-    found: list[Row] = []
-    for file in files:
-        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
-            found += pq.read_table(file, columns=names, partitioning=None).to_pylist()
-    return found
 
 
 def machine(folder: CampaignFolder, round_id: str, runs: Sequence[str]) -> Row:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from bench_lib.campaigns.campaign_rounds import rows
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import Status, too_many_flagged
 

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from bench_lib import suite_files
 from bench_lib.campaigns import schedule
 from bench_lib.errors import DataError, UsageError
 from bench_lib.faults.whole import whole
 from bench_lib.journaling import journal
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.places.address import Address
 from bench_lib.stacking import families
@@ -192,10 +190,7 @@ def settle(plan: Plan, begun: bool = False) -> int:
 
 def _begun(folder: CampaignFolder) -> bool:
     """Whether a run of a round is there: what plain pytest measured into the folder followed no plan."""
-    rounds = []
-    for path in folder.parquet_files("runs"):
-        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
-            rounds += pq.read_table(path, columns=["round"], partitioning=None)["round"].to_pylist()
+    rounds = [row["round"] for row in rows(folder.parquet_files("runs"), ["round"])]
     for path in folder.journals():
         with contextlib.suppress(DataError):
             rounds.append(journal.read(path)[0]["round"])

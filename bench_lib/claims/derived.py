@@ -8,14 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bench_lib.busbw import busbw
-from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
+from bench_lib.comparing.rates import peak_bandwidth, peak_link, peak_teraflops
 from bench_lib.comparing.replicates import SECONDS, params_of
 from bench_lib.comparing.store import Data
-
-# NVLink's GB/s in one direction from NVIDIA's data sheets, which give the sum of both.
-_LINKS: Mapping[str, float] = MappingProxyType(
-    {"B200": 900.0, "H200": 450.0, "H100 PCIe": 300.0, "H100": 450.0, "A100": 300.0}
-)
 
 
 def values(unit: str, data: Data, known: pd.DataFrame) -> pd.DataFrame:
@@ -44,11 +39,9 @@ def _of_memory(row: Mapping[Any, Any]) -> float:
 
 def _of_link(row: Mapping[Any, Any]) -> float:
     """Bus bandwidth over NVLink's in one direction; NaN where the GPU's is not known."""
-    name = str(row["gpu_name"]).removeprefix("NVIDIA ")
-    link = next((found for known, found in _LINKS.items() if name.startswith(known)), np.nan)
     ranks = int(_number(row["world_size"]))
     found = busbw(str(row["op"]), _number(row["nbytes"]), _number(row["value"]), ranks)
-    return np.nan if found is None else found / 1e9 / link
+    return np.nan if found is None else found / 1e9 / peak_link(str(row["gpu_name"]))
 
 
 def _number(value: object) -> float:

@@ -50,7 +50,7 @@ class Choices:
     def _ask(self, asked: Collective) -> Choice | None:
         if not self._ranks.started:
             name = self._library.name
-            unique_id = self._ranks.ask_one(0, NewId(name), TAKE_SECONDS)
+            unique_id = self._ranks.ask_first(NewId(name), TAKE_SECONDS)
             self._ranks.ask(Connect(unique_id, name), SET_UP_SECONDS)
         self._new()
         self._ranks.ask(SetUp(asked, 1, self._library.name), SET_UP_SECONDS)

@@ -112,7 +112,7 @@ class Group:
 
     def _connect(self, name: str) -> Start:
         ranks = self.ranks
-        unique_id = ranks.ask_one(0, NewId(name), TAKE_SECONDS) if self._libraries else b""
+        unique_id = ranks.ask_first(NewId(name), TAKE_SECONDS) if self._libraries else b""
         answers = ranks.ask(Connect(unique_id, name, self._largest), SET_UP_SECONDS)
         roll = ranks.ask(Roll(), TAKE_SECONDS)
         if roll != [(rank, ranks.size) for rank in range(ranks.size)]:
@@ -122,7 +122,7 @@ class Group:
                 "not connected to each other; start all of them alike"
             )
         init, first = (max(times) for times in zip(*answers, strict=True))
-        facts = {**ranks.ask_one(0, Versions(), TAKE_SECONDS), "topology": ranks.topology}
+        facts = {**ranks.ask_first(Versions(), TAKE_SECONDS), "topology": ranks.topology}
         return Start(init, first, facts)
 
     def series(
@@ -149,9 +149,9 @@ def compiled(world: World, library: Loaded) -> Start:
     """
     ranks = Ranks(world, native_rank.make, (library,), size=1, device="cuda", variables=CACHE)
     with ranks:
-        unique_id = ranks.ask_one(0, NewId(library.name), TAKE_SECONDS)
+        unique_id = ranks.ask_first(NewId(library.name), TAKE_SECONDS)
         init, first = ranks.ask(Connect(unique_id, library.name), COMPILE_SECONDS)[0]
-        return Start(init, first, ranks.ask_one(0, Versions(), TAKE_SECONDS))
+        return Start(init, first, ranks.ask_first(Versions(), TAKE_SECONDS))
 
 
 def doubts(facts: dict[str, str]) -> list[str]:

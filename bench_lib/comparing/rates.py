@@ -46,6 +46,25 @@ _BANDWIDTHS: Mapping[str, float] = MappingProxyType(
 )
 
 
+# NVLink's GB/s in one direction, alike; they give the sum of both.
+_LINKS: Mapping[str, float] = MappingProxyType(
+    {
+        "B200": 900.0,
+        "H200": 450.0,
+        "H100 PCIe": 300.0,
+        "H100 NVL": 300.0,
+        "H100": 450.0,
+        "A100": 300.0,
+        "Tesla V100-SXM2": 150.0,
+    }
+)
+
+
+def peak_link(gpu_name: str) -> float:
+    """The peak of NVLink in GB/s, in one direction; NaN where it is not known."""
+    return _named(gpu_name, _LINKS) or math.nan
+
+
 def peak_bandwidth(gpu_name: str) -> float:
     """The peak of the device's memory in GB/s; NaN where it is not known."""
     return _named(gpu_name, _BANDWIDTHS) or math.nan

@@ -23,7 +23,7 @@ def end_with(lock: Path) -> None:
     """Wait until nobody holds the lock any more, then end this process and all below it."""
     with contextlib.suppress(OSError), lock.open("rb") as stream:  # some shared file systems have no locks
         fcntl.flock(stream, fcntl.LOCK_SH)
-        guard.end_below(os.getpid())
+        guard.end_all_below()
         os._exit(1)
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     if lock:
         threading.Thread(target=end_with, args=(Path(lock),), daemon=True).start()
     code = child.wait()
-    guard.end_below(os.getpid())
+    guard.end_all_below()
     sys.exit(code if code >= 0 else 128 - code)
 
 

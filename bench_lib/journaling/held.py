@@ -8,11 +8,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from bench_lib.errors import DataError, UsageError
 from bench_lib.journaling import journal
+from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 
 IMPORTED = "imported "  # how the command of every imported run begins
@@ -43,10 +41,8 @@ def require_alike(folder: CampaignFolder, device: str, why: str = "") -> None:
 
 def _runs(folder: CampaignFolder) -> Iterator[tuple[str, str]]:
     """Device and command of the runs that can be read, those that have ended first."""
-    for path in folder.parquet_files("runs"):
-        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
-            for row in pq.read_table(path, columns=["device", "command"], partitioning=None).to_pylist():
-                yield str(row["device"] or ""), str(row["command"] or "")
+    for row in rows(folder.parquet_files("runs"), ["device", "command"]):
+        yield str(row["device"] or ""), str(row["command"] or "")
     for path in filter(Path.is_file, folder.journals()):  # reading a device may never end
         with contextlib.suppress(DataError, OSError):
             run = journal.read(path)[0]

@@ -33,9 +33,9 @@ def binary(variables: Mapping[str, str] = os.environ) -> str:
     return found
 
 
-def without_mps(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables without any that sets MPS up: limits of somebody else's are none of ours."""
-    return {name: value for name, value in variables.items() if not name.startswith("CUDA_MPS_")}
+def without_mps() -> dict[str, str]:
+    """This process's variables without any that sets MPS up: limits of somebody else's are none of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CUDA_MPS_")}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Control:
     @property
     def environment(self) -> dict[str, str]:
         """The variables under which a process finds this daemon."""
-        return {**without_mps(os.environ), PIPES: str(self.pipes), LOGS: str(self.logs)}
+        return {**without_mps(), PIPES: str(self.pipes), LOGS: str(self.logs)}
 
     def ask(self, command: str) -> str | None:
         """What the daemon answers; None where none answers."""

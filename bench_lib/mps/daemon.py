@@ -32,7 +32,7 @@ class Daemon:
         """Start a daemon for the GPU with that UUID. Raises Unavailable with the daemon's last words."""
         folder = short_folder()
         control = Control(binary, *keeper.folders(folder))
-        keeping = Child("bench_lib.mps.keeper", [binary, str(folder), uuid], without_mps(os.environ))
+        keeping = Child("bench_lib.mps.keeper", [binary, str(folder), uuid], without_mps())
         daemon = cls(control, keeping)
         try:
             if (line := keeping.line(_UP_SECONDS)) != keeper.READY:

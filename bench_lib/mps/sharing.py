@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -58,7 +57,7 @@ class Sharing:
         self._daemon: Daemon | None = None
         self._ways: dict[str, Clients | CudaGainsError] = {}
         self._found: dict[tuple[str, int], dict[str, dict[str, Series] | Exception]] = {}
-        own = {**control.without_mps(os.environ), "CUDA_VISIBLE_DEVICES": uuid}
+        own = {**control.without_mps(), "CUDA_VISIBLE_DEVICES": uuid}
         try:
             self._ways[TIME_SLICED] = Clients("time-sliced", {**own, **APART}, count)
             try:

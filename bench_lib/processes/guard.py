@@ -41,10 +41,10 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def end_below(root: int) -> None:
-    """Kill every process below `root`, until none is left: some may be started meanwhile."""
+def end_all_below() -> None:
+    """Kill every process below this one, until none is left: some may be started meanwhile."""
     deadline = time.monotonic() + _KILL_SECONDS
-    while (pids := descendants(root)) and time.monotonic() < deadline:
+    while (pids := descendants(os.getpid())) and time.monotonic() < deadline:
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -67,8 +67,8 @@ def keep(parent: int, command: list[str]) -> int:
         os.execvp(command[0], command)  # noqa: S606  no shell is wanted
     while (status := _reaped(child)) is None:
         if signal.sigwait(_WAITED) == END_ALL:
-            end_below(os.getpid())
-    end_below(os.getpid())
+            end_all_below()
+    end_all_below()
     _reaped(child)  # else they wait for the machine's first process, which in a container may never look
     return status
 

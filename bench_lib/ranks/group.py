@@ -96,7 +96,7 @@ class Ranks:
         self.facts = self._hear(range(self.size), START_SECONDS)
         self._look()
         if self.backend:
-            port = self.ask_one(0, Lead(), START_SECONDS)
+            port = self.ask_first(Lead(), START_SECONDS)
             self.init_seconds = self.ask(Joining(self._world.host, port, JOIN_SECONDS), JOIN_SECONDS)
         self.ask(Make(), JOIN_SECONDS)
         return self
@@ -106,10 +106,10 @@ class Ranks:
         self.start()
         return self._round(dict.fromkeys(range(self.size), request), seconds)
 
-    def ask_one(self, rank: int, request: Any, seconds: float) -> Any:
-        """The answer of one rank; the others are not asked."""
+    def ask_first(self, request: Any, seconds: float) -> Any:
+        """The answer of rank 0; the others are not asked."""
         self.start()
-        return self._round({rank: request}, seconds)[0]
+        return self._round({0: request}, seconds)[0]
 
     def close(self) -> None:
         """End all ranks; harmless a second time."""
