@@ -8,7 +8,6 @@ caches that one left. Read the gain with `--contrast execution=eager:compiled`. 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -23,7 +22,7 @@ from bench_lib.running.outcomes import given
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bench_lib.compiling.compile_children import First
+    from bench_lib.compiling.compile_children import First, FirstSteps
     from bench_lib.compiling.executions import Outcome
     from bench_lib.compiling.training import Setup
     from bench_lib.model import Policy
@@ -101,8 +100,23 @@ def shorter(policy: Policy) -> Policy:
 
 
 @pytest.fixture(scope="module")
-def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Callable[[Setup, str], Outcome]:
-    """The outcome of one execution of a set-up; a set-up is measured once, all executions in turns."""
+def first_steps(on_gpu: bool, tmp_path_factory) -> Iterator[FirstSteps]:
+    """The processes whose first step is timed."""
+    from bench_lib.compiling.compile_children import FirstSteps
+
+    made = FirstSteps(FIRST, "cuda" if on_gpu else "cpu", lambda: tmp_path_factory.mktemp("caches"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def steady(
+    request, torch, on_gpu: bool, bench_policy, order_seed: int, first_steps: FirstSteps
+) -> Callable[[Setup, str], Outcome]:
+    """The outcome of one execution of a set-up; a set-up is measured once, all executions in turns.
+
+    The processes of the first steps import what they need beside the making of the first arms.
+    """
     from bench_lib.compiling import executions
     from bench_lib.timing.turns import HostClock
 
@@ -114,35 +128,19 @@ def steady(request, torch, on_gpu: bool, bench_policy, order_seed: int) -> Calla
         names = grid.get((setup.mode, setup.batch, str(setup.precision), setup.layout), QUICK)
         clock, device = (gpu, "cuda") if gpu else (HostClock(), "cpu")
         telemetry = gpu.telemetry if gpu else None
-        return executions.measure(setup, names, device, clock, shorter(bench_policy), order_seed, telemetry)
+        first_steps.start(first_setups(request.session.items) if on_gpu else ())
+        return executions.measure(
+            setup, names, device, clock, shorter(bench_policy), order_seed, telemetry, first_steps.ready
+        )
 
     return lambda setup, execution: measured(setup)[execution]
 
 
 @pytest.fixture(scope="module")
 def first(
-    request, torch, on_gpu: bool, tmp_path_factory
-) -> Iterator[Callable[[Setup, str, str], First | Exception]]:
+    request, torch, on_gpu: bool, first_steps: FirstSteps
+) -> Callable[[Setup, str, str], First | Exception]:
     """What a process's first step gave, by execution and metric; a warm one follows its cold one."""
-    from bench_lib.compiling.compile_children import FirstStep
-
-    device = "cuda" if on_gpu else "cpu"
-    started: dict[Setup, dict[tuple[str, str], FirstStep]] = {}
-
-    def waiting(setup: Setup) -> dict[tuple[str, str], FirstStep]:
-        """The processes of a set-up, up with those of all others: one by one they cost ten seconds each."""
-        if setup in started:
-            return started[setup]
-        for one in {setup, *(first_setups(request.session.items) if on_gpu else ())}:
-            caches = {execution: tmp_path_factory.mktemp("caches") for execution in QUICK}
-            started[one] = {first: FirstStep(one, first[0], device, caches[first[0]]) for first in FIRST}
-        processes = [process for made in started.values() for process in made.values()]
-        for process in processes:
-            process.start()
-        for process in processes:
-            with suppress(Exception):  # it says so when it is asked
-                process.up()
-        return started[setup]
 
     @cache
     def take(setup: Setup, execution: str, metric: str) -> First | Exception:
@@ -150,14 +148,12 @@ def first(
         try:
             if not cold:
                 given(take(setup, execution, "first_cold"))
-            return waiting(setup)[execution, metric].take(cold)
+            first_steps.start(first_setups(request.session.items) if on_gpu else ())
+            return first_steps.of(setup)[execution, metric].take(cold)
         except Exception as error:
             return error
 
-    yield take
-    for made in started.values():
-        for process in made.values():
-            process.close()
+    return take
 
 
 def first_setups(items: list[pytest.Item]) -> list[Setup]:

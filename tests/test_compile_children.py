@@ -191,7 +191,7 @@ class Told:
     """Stands for a worker: plays one answer."""
 
     def __init__(self, answer):
-        self.answer, self.asked, self.closed = answer, 0, False
+        self.told, self.asked, self.closed = answer, [], False
 
     def __call__(self, make, *arguments, daemon, variables):
         return self
@@ -201,9 +201,15 @@ class Told:
 
     up = start
 
+    def send(self, request):
+        self.asked.append(request)
+
+    def answer(self, seconds):
+        return self.told
+
     def ask(self, request, seconds):
-        self.asked += 1
-        return self.answer
+        self.send(request)
+        return self.told
 
     def close(self):
         self.closed = True
@@ -217,7 +223,86 @@ def test_a_cold_first_step_that_finds_something_is_refused(monkeypatch, tmp_path
     with pytest.raises(CudaGainsError, match="3 hits, expected none"):
         first_step(TRAIN, "compiled", "cuda", tmp_path, cold=True)
     assert told.closed
+    assert told.asked == [compile_children.MAKE, compile_children.TAKE]
     assert first_step(TRAIN, "compiled", "cuda", tmp_path, cold=False).cache_hits == 3
+
+
+class Step:
+    """Stands for the process of a first step: notes what is done with it."""
+
+    log: tuple | list = ()
+
+    def __init__(self, setup, execution, device, caches):
+        self.name = f"{setup.mode} {execution}"
+        self.caches = caches
+
+    def __getattr__(self, what):
+        def act():
+            self.log.append((what, self.name))
+            if what in ("up", "place", "placed") and self.name.startswith("infer"):
+                raise CudaGainsError("it says so when it is asked")
+
+        return act
+
+
+@pytest.fixture
+def first_steps(monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(compile_children, "FirstStep", Step)
+    monkeypatch.setattr(Step, "log", [])
+    firsts = [("eager", "first_cold"), ("compiled", "first_cold"), ("compiled", "first_warm")]
+    return compile_children.FirstSteps(firsts, "cpu", lambda: tmp_path_factory.mktemp("caches"))
+
+
+def names(*acts):
+    """Each act done with all three processes of the set-ups, one act after the other."""
+    return [
+        (act, f"{mode} {execution}")
+        for act in acts
+        for mode in ("train", "infer")
+        for execution in ("eager", "compiled", "compiled")
+    ]
+
+
+def test_processes_import_beside_what_is_not_timed_and_make_their_arms_later(first_steps):
+    first_steps.start([TRAIN, INFER])
+    first_steps.ready()
+    assert Step.log == names("start", "up")
+    made = first_steps.of(TRAIN)
+    assert Step.log[12:] == names("start", "place", "placed")
+    warm, cold, eager = (
+        made[one].caches
+        for one in [("compiled", "first_warm"), ("compiled", "first_cold"), ("eager", "first_cold")]
+    )
+    assert warm == cold != eager
+    done = len(Step.log)
+    first_steps.start([INFER])
+    first_steps.ready()
+    first_steps.of(INFER)
+    assert len(Step.log) == done  # a process whose step was taken has ended, and stays so
+    first_steps.close()
+    assert Step.log[done:] == names("close")
+
+
+def test_an_arm_that_cannot_be_made_says_so_each_time(torch, tmp_path):
+    wrong = Setup("bottleneck", "infer", -1, Precision.FP32, "channels_last")
+    step = FirstStep(wrong, "eager", "cpu", tmp_path)
+    step.up()
+    step.place()
+    for attempt in (step.placed, step.placed, lambda: step.take(cold=True)):
+        with pytest.raises(CudaGainsError, match="RuntimeError"):
+            attempt()
+
+
+def test_what_runs_beside_the_making_of_arms_ends_before_the_turns(torch, monkeypatch):
+    from bench_lib.compiling import executions
+
+    done = []
+    monkeypatch.setattr(executions, "_prepare", lambda *_: done.append("made") or ({}, {}))
+    monkeypatch.setattr(executions, "in_turns", lambda *_, **__: done.append("turns") or {})
+    executions.measure(
+        INFER, ["eager"], "cpu", HostClock(), POLICY, before_turns=lambda: done.append("ready")
+    )
+    assert done == ["made", "ready", "turns"]
 
 
 def test_an_error_in_the_process_comes_as_one_sentence(torch, tmp_path):

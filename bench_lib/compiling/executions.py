@@ -5,7 +5,7 @@ What goes wrong with one execution is that one's outcome, and the others are mea
 
 import gc
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from bench_lib.convolution.precision import in_precision
 from bench_lib.device.telemetry import Reader
 from bench_lib.errors import CudaError, CudaGainsError, first_sentence
 from bench_lib.model import Policy, Series, Timing
+from bench_lib.timing.timer import nothing
 from bench_lib.timing.turns import Clock, in_turns
 
 Outcome = dict[str, Series] | Exception  # series by metric, or why there are none
@@ -30,9 +31,11 @@ def measure(
     policy: Policy,
     seed: int = 0,
     telemetry: Reader | None = None,
+    before_turns: Callable[[], object] = nothing,
 ) -> dict[str, Outcome]:
     """Steps of every execution in turns; the metrics are `step` and the step's parts.
 
+    `before_turns` is called once all arms are made: what may run beside their making has to end there.
     EAGER is among the executions: the others must agree with it. What concerns all of them (a
     precision that is not to be had, an eager arm that fails, a recompilation) is the outcome of all.
     """
@@ -40,7 +43,7 @@ def measure(
 
     forget(torch)
     try:
-        return _measure(setup, executions, device, clock, policy, seed, telemetry)
+        return _measure(setup, executions, device, clock, policy, seed, telemetry, before_turns)
     except Exception as error:  # kept as an outcome, without the frames that hold the arms
         return dict.fromkeys(executions, told(setup.name, error))
     finally:
@@ -55,12 +58,14 @@ def _measure(
     policy: Policy,
     seed: int,
     telemetry: Reader | None,
+    before_turns: Callable[[], object],
 ) -> dict[str, Outcome]:
     import torch
 
     timing = Timing.BATCH if device == "cuda" else Timing.HOST
     with kept_warnings() as said, in_precision(torch, setup.precision, device) as effect:
         made, outcomes = _prepare(setup, executions, device)
+        before_turns()
         with no_recompiles(torch):
             parts = {name: one.arm.parts for name, one in made.items()}
             series = in_turns(
