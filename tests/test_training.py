@@ -103,6 +103,33 @@ def test_the_network_is_torchvisions():
     assert arm.parts["forward"]().shape == (1, 1000)
 
 
+@pytest.mark.parametrize("network", ["resnet50", "bottleneck"])
+def test_all_arms_begin_with_the_same_numbers_drawn_once(network, monkeypatch):
+    setup = Setup(network, "train", 2, Precision.FP32, "nchw")
+
+    def made():
+        arm = Arm(setup, "eager", "cpu")
+        return [arm._images, arm._labels, *arm._model.state_dict().values()]
+
+    first = made()
+    expected = [one.clone() for one in first]
+    monkeypatch.setattr(training, "resnet50", None)
+    with torch.no_grad():
+        for one in first[2:]:  # as steps do, which leave the data alone
+            one.add_(1)
+    assert all(map(torch.equal, made(), expected))
+
+
+def test_an_arm_on_another_device_takes_nothing_away_from_those_after_it():
+    setup = Setup("bottleneck", "train", 2, Precision.FP32, "nchw")
+    gone = training._network(torch, setup, "meta")
+    assert {one.device.type for one in gone.state_dict().values()} == {"meta"}
+    assert all(one.requires_grad for one in gone.parameters())
+    here, again = (training._network(torch, setup, "cpu").state_dict() for _ in range(2))
+    assert all(map(torch.equal, here.values(), again.values()))
+    assert not {one.data_ptr() for one in here.values()} & {one.data_ptr() for one in again.values()}
+
+
 def test_a_setup_goes_to_a_child_and_comes_back():
     import json
 

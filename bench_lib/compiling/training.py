@@ -4,7 +4,9 @@ An arm is one copy from one seed. Copies of a set-up differ in nothing but their
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from bench_lib.compiling.compiled_model import EAGER, check_compiled, compiled, count
@@ -136,23 +138,52 @@ class Arm:
 
 
 def _network(torch: Any, setup: Setup, device: str) -> Any:
+    drawn, state = _drawn(torch)
+    torch.set_rng_state(state)
+    if setup.network == BOTTLENECK:
+        head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
+        stage = _copy(torch, drawn.layer1, device)
+        model = torch.nn.Sequential(stage, *head, torch.nn.Linear(256, _CLASSES[BOTTLENECK]))
+    else:
+        model = _copy(torch, drawn, device)
+    model = model.to(device=device, memory_format=_memory_format(torch, setup))
+    return model.train(setup.mode == TRAIN)
+
+
+@cache
+def _drawn(torch: Any) -> tuple[Any, Any]:
+    """ResNet-50 with the weights that seed 0 gives, on the CPU, and torch's random state after it.
+
+    All arms are copies of it: drawing 25 million weights takes longer than many a step.
+    """
     torch.manual_seed(0)
     model = resnet50()
     for module in model.modules():
         if hasattr(module, "bn3"):
             torch.nn.init.constant_(module.bn3.weight, _BRANCH_SCALE)
-    if setup.network == BOTTLENECK:
-        head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
-        model = torch.nn.Sequential(model.layer1, *head, torch.nn.Linear(256, _CLASSES[BOTTLENECK]))
-    model = model.to(device=device, memory_format=_memory_format(torch, setup))
-    return model.train(setup.mode == TRAIN)
+    return model, torch.get_rng_state()
+
+
+def _copy(torch: Any, module: Any, device: str) -> Any:
+    """A copy of a module on the CPU; on its way to another device its tensors are copied there alone."""
+    lent: dict[int, Any] = {}
+    if device != "cpu":
+        lent |= {id(one): torch.nn.Parameter(one.detach()) for one in module.parameters()}
+        lent |= {id(one): one.detach() for one in module.buffers()}
+    return deepcopy(module, lent)
 
 
 def _data(torch: Any, setup: Setup, device: str) -> tuple[Any, Any]:
-    seeded = torch.Generator().manual_seed(1)
-    images = torch.randn(setup.batch, *_IMAGES[setup.network], generator=seeded)
-    labels = torch.randint(_CLASSES[setup.network], (setup.batch,), generator=seeded)
+    images, labels = _drawn_data(torch, setup.network, setup.batch)
     return images.to(device=device, memory_format=_memory_format(torch, setup)), labels.to(device)
+
+
+@lru_cache(maxsize=1)
+def _drawn_data(torch: Any, network: str, batch: int) -> tuple[Any, Any]:
+    """Images and labels on the CPU: those of the last set-up stay, as its arms share them."""
+    seeded = torch.Generator().manual_seed(1)
+    images = torch.randn(batch, *_IMAGES[network], generator=seeded)
+    return images, torch.randint(_CLASSES[network], (batch,), generator=seeded)
 
 
 def _memory_format(torch: Any, setup: Setup) -> Any:
