@@ -145,7 +145,7 @@ def _starts(runs: Ints, cases: Ints) -> Ints:
 
 def codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
     """A text column as places in a list of its words; missing text is the word ""."""
-    unified = column.unify_dictionaries()
+    unified = column.dictionary_encode().unify_dictionaries()
     words = unified.chunk(0).dictionary.to_pylist() if unified.num_chunks else []
     parts = [chunk.indices.fill_null(len(words)).to_numpy() for chunk in unified.chunks]
     return np.concatenate([np.empty(0, np.int32), *parts]), [*words, ""]
