@@ -27,6 +27,7 @@ MEMORY_COMPILE = "h200-memory-compile"
 TOOLKITS = "h200-118-vs-124"
 PYTORCH = "h200-cu124-vs-cu130"
 PYTORCH_COMPILE = "h200-cu124-vs-cu130-compile"
+NUMBER = r"[+-]?[\d.]+(?:x| %)? \[[^]]+\]"  # a value with its interval
 RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
 
@@ -475,24 +476,40 @@ def test_what_exchanging_weights_costs(memory_compile):
 
 
 @pytest.fixture(scope="module")
-def claims():
-    found = judged.verdicts(RESULTS)
-    return {one.claim.id: one for one in found.claims if any(each.n_cases for each in one.findings)}
+def judgements():
+    return judged.verdicts(RESULTS).claims
+
+
+@pytest.fixture(scope="module")
+def claims(judgements):
+    return {one.claim.id: one for one in judgements if any(each.n_cases for each in one.findings)}
 
 
 def test_the_table_of_claims_is_what_is_judged(claims):
+    """Of several findings the least and the most favourable are shown, not one that was picked."""
     table = re.search(r"\| claim \| claimed \| verdict .*?\n\n", README, re.DOTALL)[0]
     rows = {re.search(r"`([^`]+)`", row)[1]: row for row in table.splitlines()[2:] if row}
-    measured = {name for name, one in claims.items() if one.claim.kind != "fact"}
-    assert set(rows) == measured
+    assert set(rows) == {name for name, one in claims.items() if one.claim.kind != "fact"}
     for name, row in rows.items():
         _, _, claimed, verdict, shown, _ = (cell.strip() for cell in row.split("|"))
-        assert verdict == pages.verdict_text(claims[name])
-        values = re.findall(r"[+-]?[\d.]+(?:x| %)? \[[^]]+\]", shown)
-        there = " ".join(each.shown for each in claims[name].findings)
-        assert values
-        assert all(value in there for value in values), (name, there)
         assert claimed
+        assert verdict == pages.verdict_text(claims[name])
+        found = [one for one in claims[name].findings if one.shown and one.verdict != "not measured"]
+        found.sort(key=lambda one: one.value)
+        ends = [re.search(NUMBER, one.shown)[0] for one in (found[0], found[-1])]
+        assert re.findall(NUMBER, shown) == (ends if len(found) > 1 else ends[:1])
+        campaigns = len({one.campaign for one in found})
+        said = f"{len(found)} findings in {campaigns} campaigns"
+        assert shown.endswith(said) if len(found) > 1 else "findings" not in shown
+
+
+def test_how_many_claims_were_measured_in_too_few_runs(judgements, claims):
+    few = [
+        one for one in judgements if one.claim.kind != "fact" and one.findings and one.claim.id not in claims
+    ]
+    assert {one.verdict for one in few} == {"inconclusive"}
+    assert len(few) == 4
+    assert "Four more of these claims were measured in too few runs for a verdict" in README
 
 
 def test_what_the_toolkit_does_to_an_exchange_of_parameters(claims):
