@@ -308,6 +308,14 @@ def test_a_timing_process_never_profiles(monkeypatch, request_):
         profiling_worker(Tuning.OFF, "cpu")(KEY)
 
 
+def test_a_profiling_worker_has_convolved_before_it_is_asked(monkeypatch):
+    convolved, conv2d = [], torch.nn.functional.conv2d
+    monkeypatch.setattr(torch.nn.functional, "conv2d", lambda *of: convolved.append(of) or conv2d(*of))
+    profiling_worker(Tuning.OFF, "cpu")
+    ((x, w),) = convolved
+    assert (x.shape, x.device.type) == (w.shape, w.device.type) == ((1, 1, 3, 3), "cpu")
+
+
 def test_facts_of_kernels_are_names_in_order():
     facts = Ran(("sm90_xmma_fprop", "nchwToNhwc"), ("aten::cudnn_convolution",)).facts()
     assert facts == {"kernels": "sm90_xmma_fprop; nchwToNhwc", "operators": "aten::cudnn_convolution"}

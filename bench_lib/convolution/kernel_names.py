@@ -4,6 +4,7 @@ After profiling, launches stay slower for the life of a process; so the profiler
 in these workers, which time nothing.
 """
 
+import importlib
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,11 +34,12 @@ class Ran:
 
 def profiling_worker(tuning: Tuning, device: str) -> Handler:
     """What a profiling worker does: Key -> Ran; made in the worker."""
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     if device == "cuda":
         ExitStack().enter_context(in_tuning(torch, tuning))  # for the worker's life
         bring_up(torch)
+    # Loads cuDNN: in all workers at once while they come up, not in one after the other when it is asked.
+    torch.nn.functional.conv2d(*(torch.ones(1, 1, 3, 3, device=device) for _ in range(2)))
     return lambda key: profile(torch, key)
 
 
