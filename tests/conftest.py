@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Torch's two threads that wait for each other by spinning are twenty times slower on a busy machine."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

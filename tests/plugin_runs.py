@@ -1,12 +1,16 @@
 """Real pytest runs of made-up benchmark files, and what they left on disk."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+ROOT = Path(__file__).parents[1]
 INI = """
 [pytest]
 python_files = bench_*.py test_*.py
@@ -21,6 +25,28 @@ from bench_lib.model import Series, Timing, Flag
 FAMILY = "made"
 MARGIN = 0.03
 """
+
+
+def rows(campaign: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table of a campaign, file by file."""
+    files = sorted((campaign / table).glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def run_benchmarks(results: Path, *arguments: object, **variables: str) -> Path:
+    """Run files of `benchmarks` in a process of their own; the folder of the campaign that it wrote."""
+    words = [*arguments, "--results", results, "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *map(str, words)],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        timeout=300,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
+    return results / "local"
 
 
 class Runs:
@@ -42,8 +68,7 @@ class Runs:
         return self.pytester.runpytest_subprocess(*map(str, args), timeout=60)
 
     def table(self, name: str, campaign: str = "local") -> list[dict[str, Any]]:
-        files = sorted((self.path / "results" / campaign / name).glob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return rows(self.path / "results" / campaign, name)
 
     def statuses(self, campaign: str = "local") -> dict[str, str]:
         return {row["case_id"]: row["status"] for row in self.table("cases", campaign)}

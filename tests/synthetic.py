@@ -240,6 +240,16 @@ def write_campaign(
     return ids
 
 
+def write_crashing(results: Path) -> SyntheticCase:
+    """Three rounds `old` and `new` of campaign `demo` with one case, on which `new` crashes; the case."""
+    (case,) = cases(1)
+    for number in range(3):
+        for arm, status in (("old", Status.OK), ("new", Status.CRASHED)):
+            one = measurement(case, [1e-4] * 5, status=status, reason="exit code -11")
+            write_run(results, run_info("demo", arm, round=f"r{number}"), identity(Machine()), [one])
+    return case
+
+
 def times(rng: np.random.Generator, seconds: float, noise: Noise, samples: int) -> list[float]:
     """The samples of one run and case whose true time is `seconds`."""
     process = math.exp(rng.normal(0, noise.process_sd)) if noise.process_sd else 1.0

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from plugin_runs import INI
+from plugin_runs import INI, rows
 from rich.console import Console
 
 from bench_lib.campaigns import campaign
@@ -88,8 +87,7 @@ class Kit:
         return code
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        files = sorted((self.results / "c" / name).glob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return rows(self.results / "c", name)
 
     def cases(self, arm: str = "here") -> dict[str, tuple[str, str]]:
         """Op -> status and reason."""

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import rows, run_benchmarks
 
 from bench_lib.compiling import compile_children
 from bench_lib.compiling.compile_children import First, FirstStep, cache_environment, default_caches
@@ -88,19 +89,8 @@ def test_the_compiled_stage_agrees_with_eager_and_is_measured_in_turns(cold, cac
 
 def bench(results, *options, **variables):
     """Statuses, and what was stored of the cases that are ok, of a run of the benchmark file."""
-    command = [sys.executable, "-m", "pytest", FILE, "--device", "cpu", "--results", str(results), *options]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider"],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        timeout=300,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
-    rows = pq.read_table(results / "local" / "cases").to_pylist()
-    return rows, pq.read_table(results / "local" / "samples").to_pylist()
+    campaign = run_benchmarks(results, FILE, "--device", "cpu", *options, **variables)
+    return rows(campaign, "cases"), rows(campaign, "samples")
 
 
 def test_quick_on_the_cpu_measures_inference_of_a_stage_in_turns(cold, caches, tmp_path):

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from plugin_runs import INI
+from plugin_runs import INI, rows
 from rich.console import Console
 from stand_in_engine import IMAGE_ID, Daemon, StandIn, only, values
 from typer.testing import CliRunner
@@ -78,8 +77,7 @@ class Kit:
         return code, output.getvalue()
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        files = sorted((self.home / "results/c" / name).glob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return rows(self.home / "results/c", name)
 
 
 @pytest.fixture

@@ -16,19 +16,11 @@ from bench_lib.timing.turns import HostClock
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 POLICY = Policy("test", samples=8, budget_seconds=10.0, min_samples=5, max_warmup_seconds=0.5)
 SHORT = Policy("test", samples=2, budget_seconds=0.0, min_samples=2, max_warmup_seconds=0.0)
 INFER = Setup("bottleneck", "infer", 1, Precision.FP32, "channels_last")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Two threads that wait for each other by spinning are twenty times slower on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Ticks:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from bench_lib import cli
 from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.formats import junit, openmetrics
-from bench_lib.model import Status
 
 HOSTILE = 'a "quoted" \\back\\slash\nnew line <b>&amp;\x00\x1b[31m{x="y"} é'
 
@@ -187,12 +186,7 @@ def test_the_command_prints_both_of_a_comparison_and_of_a_bridge(results, names)
 
 
 def test_a_case_that_the_candidate_crashes_on_is_an_error_from_the_results_on(tmp_path):
-    (case,) = synthetic.cases(1)
-    for number in range(3):
-        for arm, status in (("old", Status.OK), ("new", Status.CRASHED)):
-            one = synthetic.measurement(case, [1e-4] * 5, status=status, reason="exit code -11")
-            info = synthetic.run_info("demo", arm, round=f"r{number}")
-            synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [one])
+    case = synthetic.write_crashing(tmp_path)
     asked = ["compare", "old", "new", "--campaign", "demo", "--results", str(tmp_path), "--format", "junit"]
     done = CliRunner().invoke(cli.app, asked, catch_exceptions=False)
     assert outcomes(done.stdout) == {case.case.case_id: "error"}

@@ -281,12 +281,7 @@ def test_some_cases_on_too_few_runs_are_counted_apart(tmp_path):
 
 
 def test_what_failed_stands_on_the_first_screen(tmp_path):
-    (case,) = synthetic.cases(1)
-    for number in range(3):
-        for arm, status in (("old", Status.OK), ("new", Status.CRASHED)):
-            one = synthetic.measurement(case, [1e-4] * 5, status=status, reason="exit code -11")
-            info = synthetic.run_info("demo", arm, round=f"r{number}")
-            synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [one])
+    synthetic.write_crashing(tmp_path)
     subject = asking.reported(["old", "new"], "demo", tmp_path, None)
     text = words(writer.page(subject.title, report.sections(subject)))
     first, _, rest = text.partition("At a glance")

@@ -4,6 +4,7 @@ import gc
 import math
 
 import pytest
+from scripted import Scripted
 
 from bench_lib.device.telemetry import Reading
 from bench_lib.errors import CaseTimeout, CudaGainsError
@@ -44,20 +45,6 @@ class Stepping:
         self.taken += 1
         self.clock.now += value
         return Sample(value)
-
-
-class Scripted:
-    """Telemetry that says one thing after another, the last one for ever."""
-
-    max_sm_clock_mhz = 2000.0
-
-    def __init__(self, *readings):
-        self.readings = list(readings)
-        self.reads = 0
-
-    def read(self):
-        self.reads += 1
-        return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
 
 
 def run(timer, clock, policy=POLICY, telemetry=None, **more):

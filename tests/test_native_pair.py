@@ -15,9 +15,9 @@ from pathlib import Path
 import fake_cuda
 import fake_cudnn
 import fake_managed
-import pyarrow.parquet as pq
 import pytest
 import wheels
+from plugin_runs import rows
 from test_stack_campaigns import ACTIVATE
 
 ROOT = Path(__file__).parents[1]
@@ -92,8 +92,7 @@ class Campaign:
         return done.stdout
 
     def table(self, name: str) -> list[dict]:
-        files = sorted((self.results / "c" / name).glob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return rows(self.results / "c", name)
 
     def compared(self, a: str, b: str) -> dict:
         return dict(json.loads(self.command("compare", a, b, "--format", "json")))

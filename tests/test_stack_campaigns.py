@@ -10,10 +10,9 @@ from typing import Any
 
 import fake_cuda as fake
 import fake_cudnn
-import pyarrow.parquet as pq
 import pytest
 import wheels
-from plugin_runs import INI
+from plugin_runs import INI, rows
 from rich.console import Console
 
 from bench_lib.campaigns import campaign
@@ -82,8 +81,7 @@ class Kit:
         return dict(json.loads(done.stdout))
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        files = sorted((self.home / "results/c" / name).glob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return rows(self.home / "results/c", name)
 
     def cases(self, stack: str) -> dict[str, tuple[str, str]]:
         """Op -> status and reason."""

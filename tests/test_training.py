@@ -11,19 +11,11 @@ from bench_lib.errors import WrongResult
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TRAIN = Setup("bottleneck", "train", 2, Precision.FP32, "channels_last")
 INFER = Setup("bottleneck", "infer", 2, Precision.FP32, "channels_last")
 BF16 = Setup("bottleneck", "infer", 2, Precision.BF16_AUTOCAST, "nchw")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Two threads that wait for each other by spinning are twenty times slower on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

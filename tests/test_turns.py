@@ -5,6 +5,7 @@ import statistics
 import time
 
 import pytest
+from scripted import Scripted
 
 from bench_lib.device.telemetry import Reading
 from bench_lib.model import HOST_BOUND, Policy, Timing
@@ -41,18 +42,6 @@ class Stream:
         self.keep = getattr(self, "keep", [])
         self.keep += [start, end]  # so that an id is never given twice
         return end[0] - start[0]
-
-
-class Readings:
-    max_sm_clock_mhz = 2000.0
-
-    def __init__(self, *readings):
-        self.readings = list(readings)
-        self.reads = 0
-
-    def read(self):
-        self.reads += 1
-        return self.readings[min(self.reads, len(self.readings)) - 1]
 
 
 def training(stream, forward=1.0, backward=2.0, optimizer=0.5):
@@ -130,7 +119,7 @@ def test_a_throttled_turn_is_flagged_in_all_arms():
     stream = Stream()
     arms = {"a": training(stream), "b": training(stream)}
     readings = [Reading(sm_clock_mhz=1980.0)] * 4
-    telemetry = Readings(*readings, Reading(throttle_reasons=("sw-thermal",)), *readings)
+    telemetry = Scripted(*readings, Reading(throttle_reasons=("sw-thermal",)), *readings)
     found = in_turns(arms, stream, POLICY, "", telemetry=telemetry)
     expected = ("", "", "", "throttled", "throttled", *[""] * 7)
     assert found["a"]["step"].flags == found["b"]["backward"].flags == expected
@@ -139,7 +128,7 @@ def test_a_throttled_turn_is_flagged_in_all_arms():
 
 def test_a_low_clock_is_flagged_unless_somebody_chose_it():
     def flags(*reasons):
-        telemetry = Readings(Reading(sm_clock_mhz=900.0, throttle_reasons=reasons))
+        telemetry = Scripted(Reading(sm_clock_mhz=900.0, throttle_reasons=reasons))
         stream = Stream()
         return in_turns({"a": training(stream)}, stream, POLICY, "", telemetry=telemetry)["a"]["step"].flags
 

@@ -5,12 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from plugin_runs import rows, run_benchmarks
 
 from bench_lib.alloc_traces import record
 from bench_lib.alloc_traces.made import TRACES
-from bench_lib.device.gpu import detect
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,25 +18,14 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def torch():
-    if not (found := detect()).available:
-        pytest.skip(f"needs a GPU: {found.reason}")
     return pytest.importorskip("torch")
 
 
 def measure(results: Path, *options: str) -> list[dict]:
     """The cases of one run of the family: rows with their params and quantities."""
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "allocator", "--require-gpu"]
-    done = subprocess.run(
-        [*command, "--results", str(results), "-p", "no:cacheprovider", *options],
-        cwd=ROOT,
-        timeout=300,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
-    rows = pq.read_table(results / "local" / "cases").to_pylist()
-    return [{**row, **json.loads(row["params"]), "quantities": dict(row["quantities"])} for row in rows]
+    campaign = run_benchmarks(results, "benchmarks", "--family", "allocator", "--require-gpu", *options)
+    cases = rows(campaign, "cases")
+    return [{**row, **json.loads(row["params"]), "quantities": dict(row["quantities"])} for row in cases]
 
 
 def test_the_family_holds_every_backend_to_the_traces_account(torch, tmp_path, capsys):

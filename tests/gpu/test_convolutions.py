@@ -14,7 +14,7 @@ from bench_lib.convolution.precision import Precision, autocast, check_supported
 from bench_lib.convolution.shapes import CONV3D, shape, tolerance
 from bench_lib.convolution.tuned_workers import TunedWorkers
 from bench_lib.convolution.tuning import Tuning
-from bench_lib.device.gpu import Gpu, detect
+from bench_lib.device.gpu import Gpu
 from bench_lib.model import QUICK_POLICY
 from bench_lib.stacking.stacks import HERE
 
@@ -27,14 +27,8 @@ KEY = Key("3x3-64-64-56", BATCH, Precision.TF32, "nchw", "forward", "cuda")
 NAMES = ["3x3-64-64-56", "1x1-64-256-56", "3x3-256-256-28-depthwise", CONV3D]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def real_gpu() -> None:
-    if not (found := detect()).available:
-        pytest.skip(f"needs a GPU: {found.reason}")
-
-
 @pytest.fixture(scope="module")
-def gpu(real_gpu):
+def gpu():
     opened = Gpu.open()
     with torch.cuda.stream(torch.cuda.ExternalStream(opened.stream)):
         yield opened

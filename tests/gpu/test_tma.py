@@ -2,12 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import rows, run_benchmarks
 
 from bench_lib.comparing.rates import peak_bandwidth, peak_teraflops
 from bench_lib.device import kernels
@@ -66,15 +65,9 @@ def test_a_kernel_of_another_way_is_refused(copies):
 def measured(tmp_path_factory) -> list[dict]:
     """Cases of one run as rows, with their params, their facts and the median of their samples."""
     results = tmp_path_factory.mktemp("tma")
-    command = [sys.executable, "-m", "pytest", FILE, "--require-gpu", "--results", str(results)]
-    asked = ["-k", "2048 or 8192 or 128x128 or 128x256x64", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *asked], cwd=ROOT, timeout=300, check=False, capture_output=True, text=True
-    )
-    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
-    print(done.stdout[-3000:])
-    cases = pq.read_table(results / "local" / "cases").to_pylist()
-    samples = pq.read_table(results / "local" / "samples").to_pandas()
+    asked = ["--require-gpu", "-k", "2048 or 8192 or 128x128 or 128x256x64"]
+    campaign = run_benchmarks(results, FILE, *asked)
+    cases, samples = rows(campaign, "cases"), pq.read_table(campaign / "samples").to_pandas()
     seconds = samples.groupby("case_id", observed=True)["seconds"].median()
     return [
         {

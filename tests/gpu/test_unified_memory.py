@@ -2,14 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-
-from bench_lib.device.gpu import detect
+from plugin_runs import rows, run_benchmarks
 
 ROOT = Path(__file__).parents[2]
 FILE = "benchmarks/bench_unified_memory.py"
@@ -18,27 +15,10 @@ LARGE = (256 << 20, 1 << 30)
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(scope="module", autouse=True)
-def real_gpu() -> None:
-    if not (found := detect()).available:
-        pytest.skip(f"needs a GPU: {found.reason}")
-
-
 def measure(results: Path, *options: str, **variables: str) -> dict[str, dict]:
     """Cases of one run by id: the row, with its params, its facts and the median of its samples."""
-    command = [sys.executable, "-m", "pytest", FILE, "--require-gpu", "--results", results, *options]
-    done = subprocess.run(
-        [*map(str, command), "-p", "no:cacheprovider"],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        timeout=300,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert (results / "local" / "cases").is_dir(), done.stdout + done.stderr
-    cases = pq.read_table(results / "local" / "cases").to_pylist()
-    samples = pq.read_table(results / "local" / "samples").to_pandas()
+    campaign = run_benchmarks(results, FILE, "--require-gpu", *options, **variables)
+    cases, samples = rows(campaign, "cases"), pq.read_table(campaign / "samples").to_pandas()
     seconds = samples.groupby("case_id", observed=True)["seconds"].median()
     return {
         row["case_id"]: {**json.loads(row["params"]), **row, "seconds": seconds.get(row["case_id"])}
