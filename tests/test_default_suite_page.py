@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/default-suite.md").read_text()
 WORDS = " ".join(PAGE.split())
 RESULTS = ROOT / "results"
+PARTS = ["forward", "backward", "optimizer", "exchange"]  # of a step
 
 
 class Profile:
@@ -25,6 +26,8 @@ class Profile:
         seconds = samples[samples["run_id"] == run.run_id].groupby("case_id", observed=True)["seconds"]
         cases["timed"] = (seconds.sum() * cases["calls"]).reindex(cases.index).fillna(0.0)
         cases["warm"] = (seconds.median() * cases["warmup_calls"]).reindex(cases.index).fillna(0.0)
+        # What is inside another case's samples has been counted there.
+        cases.loc[cases["metric"].isin(PARTS), ["timed", "warm"]] = 0.0
         self.run_seconds = (run.ended_at - run.started_at).total_seconds()
         self.cases = cases
         columns = {"n": ("wall_seconds", "size"), "seconds": ("wall_seconds", "sum")}
