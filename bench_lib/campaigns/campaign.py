@@ -144,15 +144,9 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
     except KeyboardInterrupt:
         say(f"interrupted; go on with: {plan.command}")
         code = 2
-    except Refused as error:
+    except (Refused, UsageError, Stopped) as error:
         say(str(error))
-        code = 4
-    except UsageError as error:
-        say(str(error))
-        code = 2
-    except Stopped as error:
-        say(str(error))
-        code = 1
+        code = 4 if isinstance(error, Refused) else 2 if isinstance(error, UsageError) else 1
     for what, times in campaign.bad.items():
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
     put = campaign.sharing.end()
