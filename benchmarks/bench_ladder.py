@@ -64,7 +64,8 @@ class Turns(NamedTuple):
 def turns(stack, wheels, gpu: Gpu, cubin: Cubin, bench_policy, order_seed, tmp_path_factory) -> Turns:
     """All runtimes at hand, measured in turns."""
     from bench_lib.device import cudart, native
-    from bench_lib.launching.launch import EMPTY, CudartApi, DriverApi, synchronize_call
+    from bench_lib.device.kernels import EMPTY
+    from bench_lib.launching.launch import CudartApi, DriverApi, synchronize_call
     from bench_lib.stacking import stacks
 
     if stack.kind != "here":

@@ -51,6 +51,12 @@ def test_the_first_launch_of_a_process_is_two_cases(fake_cuda, fake_wheels, tmp_
     assert set(found.values()) == {"ok"}
 
 
+def test_the_child_of_a_first_launch_imports_no_compiler():
+    code = "import sys, bench_lib.launching.first_launch; print({'numba', 'torch'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_the_ladder_measures_all_runtimes_in_the_same_turns(fake_cuda, fake_wheels, tmp_path):
     options = ["--family", "ladder", "--quick", "--wheels", str(fake_wheels)]
     code, output = measure(tmp_path, fake_cuda, *options, "--benchmark-json", str(tmp_path / "run.json"))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bench_lib.device.driver import Context
 from bench_lib.errors import Unavailable
 
+EMPTY = "empty"
 ARGUMENT_NBYTES = (8, 64, 512, 4096)
 
 # PTX 6.0 for Pascal: every driver from CUDA 9 on takes it, and makes code for the GPU at hand.

@@ -1,5 +1,6 @@
 """The first launch of a fresh process: a child that makes a context, then times its first launch.
 
+The child imports no more than that takes: it is started anew for each value.
 `init` is what precedes the launch (the runtime's own initialisation and, with eager loading, the
 module), `first` the launch itself and the wait for it. One child gives one value of each.
 """
@@ -15,7 +16,6 @@ from bench_lib.device import kernels
 from bench_lib.device.cudart import Runtime
 from bench_lib.device.driver import Driver
 from bench_lib.errors import CudaGainsError, Unavailable
-from bench_lib.launching.launch import EMPTY
 from bench_lib.processes.ended import last_line
 
 CHILD_SECONDS = 60
@@ -48,12 +48,12 @@ def main() -> None:
     begin = perf_counter()
     if library:
         runtime = Runtime.load(Path(library))
-        key = runtime.register(cubin, (EMPTY,))[EMPTY]
+        key = runtime.register(cubin, (kernels.EMPTY,))[kernels.EMPTY]
         runtime.initialise()
         ready = perf_counter()
         runtime.launch(key, (1, 1, 1), (1, 1, 1), stream)
     else:
-        function = context.function(context.load(cubin.data), EMPTY)
+        function = context.function(context.load(cubin.data), kernels.EMPTY)
         ready = perf_counter()
         context.launch(function, (1, 1, 1), (1, 1, 1), (), stream)
     context.synchronize(stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from bench_lib.device.kernels import ARGUMENT_NBYTES
+from bench_lib.device.kernels import ARGUMENT_NBYTES, EMPTY
 from bench_lib.device.native import Call
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from bench_lib.device.gpu import Gpu
     from bench_lib.device.kernels import Cubin
 
-EMPTY = "empty"
 KERNELS = (EMPTY, *(f"args_{nbytes}" for nbytes in ARGUMENT_NBYTES))
 
 
