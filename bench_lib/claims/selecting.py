@@ -1,5 +1,6 @@
 """A claim's scope and the cases of results: which are selected, and their values for judging."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +18,8 @@ from bench_lib.comparing.store import Data
 from bench_lib.model import scalar_text
 
 CaseKey = tuple[str, str, str]  # family, op, parameters as JSON
+_CASE = ["case_id", "family", "op", "params"]
+_WAY = ["device", "timing", "policy", "calls"]  # in which a case was measured
 
 
 def matches(scope: Scope, family: str, op: str, params: Mapping[str, Any], ignoring: str = "") -> bool:
@@ -96,8 +99,9 @@ def of_values(claim: Claim, data: Data, found: Replicates) -> dict[str, list[Cas
     """The values themselves of the selected cases, a value a run, by group; for claims about a value."""
     values = derived.values(claim.unit, data, found.values)
     own = values[values["value"] > 0]
+    way = own.groupby(_WAY, dropna=False, sort=False).ngroup()
     groups: dict[str, list[CaseValues]] = {}
-    for (case_id, family, op, text), rows in own.groupby(["case_id", "family", "op", "params"], sort=False):
+    for (case_id, family, op, text), rows in own.assign(way=way).groupby(_CASE, sort=False):
         params = params_of(str(text))
         if selected(claim, str(family), str(op), params):
             case = _case_of_runs(str(case_id), rows)
@@ -106,9 +110,9 @@ def of_values(claim: Claim, data: Data, found: Replicates) -> dict[str, list[Cas
 
 
 def _case_of_runs(case_id: str, rows: pd.DataFrame) -> CaseValues:
-    """One case over the runs that measured it in the way most of them did."""
-    ways = rows.groupby(["device", "timing", "policy", "calls"], dropna=False, sort=False)
-    own = max((part for _, part in ways), key=len).drop_duplicates("run_id")
+    """One case over the runs that measured it in the `way` most of them did."""
+    most = Counter(rows["way"].tolist()).most_common(1)[0][0]
+    own = rows[rows["way"] == most].drop_duplicates("run_id")
     step, middle = float(own["step"].fillna(0.0).max()), float(own["value"].median())
     floor = float(stats.spread_floor(np.array([step]), np.array([middle]))[0])
     return CaseValues(

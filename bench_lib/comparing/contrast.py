@@ -112,8 +112,8 @@ def _narrowed(frame: pd.DataFrame, parameter: str, value: str) -> pd.DataFrame:
     ids = {one: (case.case_id, case.params_json) for one, case in named.items()}
     return rows.assign(
         measured_as=rows["case_id"],
-        case_id=pd.Series([ids[one][0] for one in of_row], dtype=str),
-        params=pd.Series([ids[one][1] for one in of_row], dtype=str),
+        case_id=pd.Series([ids[one][0] for one in of_row], dtype=object),
+        params=pd.Series([ids[one][1] for one in of_row], dtype=object),
         precision="" if parameter in _SETS_PRECISION else rows["precision"],
     )
 

@@ -73,7 +73,7 @@ def replicates(data: Data) -> Replicates:
     on_cpu = cases["device"] != "cuda"
     if on_cpu.any():
         cases.loc[on_cpu, ["gpu_name", "mig"]] = ""
-    cases["precision"] = [_precision(facts) for facts in cases["facts"]]
+    cases["precision"] = pd.Series([_precision(facts) for facts in cases["facts"]], cases.index, dtype=object)
     why = _why(cases)
     bad = why.ne("")
     rejected = cases.loc[bad, _NEEDED].assign(why=why[bad])
@@ -81,7 +81,7 @@ def replicates(data: Data) -> Replicates:
     rows, units, quantities = _quantities(good)
     values = good[_NEEDED].iloc[[*range(len(good)), *rows]].reset_index(drop=True)
     values = values.assign(
-        unit=pd.Series([SECONDS] * len(good) + units, dtype=str),
+        unit=pd.Series([SECONDS] * len(good) + units, dtype=object),
         value=np.concatenate([good["median"], quantities]),
         step=np.concatenate([_steps(good, data.measured.blocks), np.zeros(len(rows))]),
     )
@@ -163,7 +163,7 @@ def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     """Why each row cannot be used; "" when it can."""
     read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
     flagged = cases["n_flagged"].fillna(0)
-    why = pd.Series("", index=cases.index, dtype=str)
+    why = pd.Series("", index=cases.index, dtype=object)
     for holds, text in (  # the last that holds is the one told
         (~(cases["margin"] >= 0), "holds no margin to judge it by"),
         (flagged > MOST_FLAGGED * expected, _doubt),
