@@ -6,14 +6,20 @@ BENCH_EXTRAS := measure,torch,report
 TEST_EXTRAS := $(BENCH_EXTRAS),dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bench bench-self test torture lint docs gallery report dist clean
+.PHONY: help python venv dev bench bench-self test torture lint docs gallery report dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 venv: $(VENV)/.bench  ## build .venv: the suite with the extras measure, torch and report
 
-$(VENV)/.python:
+# Asked before pip is: with an older Python it tries old versions of everything, for minutes.
+python:
+	@own=$(BIN)/python in=" in $(VENV)" clean="clean "; [ -x $$own ] || { own=$(PYTHON) in= clean=; }; \
+	$$own -c "import sys; v = sys.version_info[:3]; v >= (3, 11) or sys.exit('Python 3.11 or newer is needed, found \
+	%d.%d.%d$$in; give another: make $${clean}$(MAKECMDGOALS) PYTHON=python3.12' % v)"
+
+$(VENV)/.python: | python
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
@@ -29,6 +35,8 @@ $(VENV)/.cupy: $(VENV)/.bench
 $(VENV)/.test: $(VENV)/.bench pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[$(TEST_EXTRAS)]"
 	@touch $@
+
+dev: $(VENV)/.test  ## build .venv with what the tests need as well
 
 bench: venv $(VENV)/.cupy  ## measure this machine into results/local; ARGS=--quick for a first look
 	$(BIN)/python -m pytest benchmarks --benchmark-json=results/local/run.json $(ARGS)

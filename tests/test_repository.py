@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def test_the_first_look_of_the_readme_reaches_pytest():
     command = ["make", "--dry-run", "--no-print-directory", *line.split()]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert made.endswith("pytest benchmarks --benchmark-json=results/local/run.json --quick\n")
+
+
+@pytest.mark.parametrize("goal", ["bench", "report", "test", "dev"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_older_python_is_told_before_pip_is_asked(tmp_path, goal, there):
+    venv = tmp_path / ".venv"
+    old = venv / "bin/python" if there else tmp_path / "python"
+    old.parent.mkdir(parents=True, exist_ok=True)
+    patch = "import sys; sys.version_info = (3, 10, 13); exec(sys.argv[2])"
+    old.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{patch}' \"$@\"\n")
+    old.chmod(0o755)
+    command = ["make", "-f", str(ROOT / "Makefile"), goal, f"PYTHON={sys.executable if there else old}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    found, again = ("3.10.13 in .venv", f"clean {goal}") if there else ("3.10.13", goal)
+    assert done.stderr.splitlines()[0] == (
+        f"Python 3.11 or newer is needed, found {found}; give another: make {again} PYTHON=python3.12"
+    )
+    assert (done.returncode, done.stdout, venv.exists()) == (2, "", there)
 
 
 def test_what_the_example_leaves_is_ignored():
