@@ -86,6 +86,24 @@ def test_fewer_than_three_pairs_are_unclear_and_take_no_part():
     assert np.isnan(beside.q_change[1:]).all()
 
 
+def test_the_adjusted_p_are_scipys():
+    """Benjamini and Hochberg's, ties and rows without enough pairs among them."""
+    rng = np.random.default_rng(5)
+    drawn = rng.normal(rng.normal(0, 0.03, (40, 1)), 0.02, (40, 6))
+    drawn[7] = drawn[8]
+    drawn[11, 2:] = NAN
+    effects = stats.paired(drawn, np.full(40, 1e-9))
+    margin = np.full(40, 0.02)
+    decided = stats.decide(effects, margin)
+    counts = np.arange(40) != 11
+    for p, q in (
+        (stats.p_change(effects, margin), decided.q_change),
+        (stats.p_same(effects, margin), decided.q_same),
+    ):
+        assert q[counts] == pytest.approx(scipy_stats.false_discovery_control(p[counts]), rel=1e-12)
+        assert math.isnan(q[11])
+
+
 def test_no_case_at_all_is_no_error():
     decisions = stats.decide(stats.paired(np.empty((0, 0)), np.empty(0)), np.empty(0))
     assert decisions.change == ()
