@@ -44,7 +44,21 @@ def test_a_family_that_only_an_import_tells_is_not_judged(folder):
     families.check(folder, ("nonesuch",))
 
 
-@pytest.mark.parametrize("text", ['FAMILY = "a" + "b"', "FAMILY = 'a'.upper()"])
+@pytest.mark.parametrize(
+    "text",
+    ["FAMILY, MARGIN = 'sums', 0.05", "FAMILY, MARGIN, _X = 'sums', 0.05, 1", 'FAMILY: str = "sums"  # own'],
+)
+def test_a_family_is_read_beside_others_and_with_a_type(folder, text):
+    (folder / "bench_none.py").write_text(f"{text}\n")
+    assert families.declared(folder)[folder / "bench_none.py"] == "sums"
+    with pytest.raises(UsageError, match=r"no family 'sum' in .*; did you mean 'sums'\?"):
+        families.check(folder, ("sum",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['FAMILY = "a" + "b"', "FAMILY = 'a'.upper()", "MARGIN, FAMILY = 0.05, 'a'", "FAMILY, _X = both()"],
+)
 def test_a_family_that_is_computed_is_not_half_read(folder, text):
     (folder / "bench_a.py").write_text(f"{text}\n")
     assert families.declared(folder) == {folder / "bench_b.py": "b"}
@@ -58,6 +72,6 @@ def test_what_a_folder_lacks_is_taken_from_the_suite(folder, tmp_path_factory):
     assert families.from_suite(own, (), [folder]) == ()
     more = families.from_suite(own, ("a", "b", "nonesuch"), [folder, folder])
     assert more == (folder / "bench_b.py",)
-    families.check(own, ("a", "b"), more)
-    with pytest.raises(UsageError, match=r"no family 'nonesuch' in .*; known are a$"):
-        families.check(own, ("a", "b", "nonesuch"), more)
+    families.check(own, ("a", "b"), [folder])
+    with pytest.raises(UsageError, match=r"no family 'nonesuch' in .* or the suite; known are a, b$"):
+        families.check(own, ("a", "b", "nonesuch"), [folder])

@@ -60,7 +60,8 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_refused_at_once(tmp_path: 
 def test_wrong_words_are_one_sentence_and_fetch_nothing(tmp_path: Path) -> None:
     for arguments, said in (
         (("--device", "gpu"), "--device is 'gpu', expected one of auto, cuda, cpu"),
-        (("--family", "mad"), "there is no family 'mad' in made; did you mean 'made'? Known are made"),
+        (("--family", "mad"), "there is no family 'mad' in made or the suite; did you mean 'made'?"),
+        (("--family", "lanch"), "there is no family 'lanch' in made or the suite; did you mean 'launch'?"),
         (("--stack", "cudart-124"), "there is no stack 'cudart-124'; did you mean 'cudart-12.4'?"),
     ):
         done = run(tmp_path, "--stack", "cudart-11.8", *arguments)

@@ -80,7 +80,7 @@ class Plan:
                 f"there is no {self.benchmarks}; measuring needs the benchmark files of a checkout of the "
                 "suite, or your own: name their folder with --benchmarks"
             )
-        families.check(self.benchmarks, self.families, self.places[1:])
+        families.check(self.benchmarks, self.families, suite_files.folders())
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -8,8 +8,11 @@ from pathlib import Path
 from bench_lib.errors import UsageError, nearest
 
 _PREFIXES = ("bench_", "test_")  # of files in which pytest looks for cases, and of their functions
-_SOME_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
-_FAMILY = re.compile(r"""^FAMILY\s*=\s*["']([\w-]+)["'][ \t]*(?:#.*)?\r?$""", re.MULTILINE)
+_SOME_FAMILY = re.compile(r"^(?:\w+\s*,\s*)*FAMILY\b", re.MULTILINE)
+# As it stands in a file: with a type perhaps, or before others in one line, `FAMILY, MARGIN = "sums", 0.05`.
+_FAMILY = re.compile(
+    r"""^FAMILY(?:\s*:[^=\n]+|(?:\s*,\s*\w+)+)?\s*=\s*["']([\w-]+)["'][ \t]*(?:[,#].*)?\r?$""", re.MULTILINE
+)
 _CASE = re.compile(r"^def (?:bench|test)_\w+\([^)]*\bbench\b", re.MULTILINE)  # asks for our fixture
 
 
@@ -63,17 +66,19 @@ def from_suite(place: Path, asked: Iterable[str], folders: Iterable[Path]) -> tu
     return tuple(path for _, path in sorted(found.items()))
 
 
-def check(place: Path, asked: Iterable[str], more: Iterable[Path] = ()) -> None:
+def check(place: Path, asked: Iterable[str], folders: Iterable[Path] = ()) -> None:
     """Raise UsageError, naming the nearest, for a family that no benchmark file in or below `place` has.
 
-    `more` are further files. Nothing is said where a file's family is known only once it is imported.
+    Nor one of the suite's `folders`. Nothing is said where a file's family is known only once it is imported.
     """
     asked = list(asked)
-    known = _known(place) if asked else set()
-    there = known | set(map(_of, more))
+    if not (own := _known(place) if asked else set()):
+        return
+    known = own.union(*(declared(folder).values() for folder in folders))
+    where = f"{place} or the suite" if known - own else str(place)
     for name in asked:
-        if known and name not in there:
-            raise UsageError(f"there is no family {name!r} in {place}; {nearest(name, known)}")
+        if name not in known:
+            raise UsageError(f"there is no family {name!r} in {where}; {nearest(name, known)}")
 
 
 def _known(place: Path) -> set[str]:
