@@ -1,9 +1,15 @@
 """What to type after a run: where its results lie in, one line with the commands that read them out."""
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from bench_lib.model import Scalar
+
+_PROGRAM = "cuda-gains"
 
 # The contrast that a family is made for: its parameter, the baseline and the candidate.
 CONTRASTS = {
@@ -26,25 +32,40 @@ def line(
     campaign: str,
     results: str,
     measured: Iterable[tuple[str, Mapping[str, Scalar]]],
+    more: str = "",
 ) -> str:
     """The line that follows a run whose results lie in `campaign` of `results`.
 
-    `measured`: family and parameters of the cases that have a result. Several stacks are compared; of
+    `measured`: family and parameters of the cases that this command measured. Several stacks are compared; of
     one stack there is a contrast, where both of its values were measured, and the time after the upgrade.
+    `more`: what to type for runs enough for a verdict, "" where they are there.
     """
     where = [] if results == "results" else ["--results", results]
     if len(stacks) > 1:
-        return f"next: {_compare([*stacks, '--campaign', campaign, *where])}"
-    (stack,), later = stacks, f"{campaign}-after"
-    compared = _compare([f"{campaign}/{stack}", f"{later}/{stack}", *where])
-    upgraded = f"after the upgrade, this command with --campaign {shlex.quote(later)}, then {compared}"
-    if not (contrast := _contrast(measured)):
-        return f"next: {upgraded}"
-    return f"next: {_compare(['--contrast', contrast, stack, '--campaign', campaign, *where])}; or {upgraded}"
+        compared = _compare([*stacks, "--campaign", campaign, *where])
+        return f"next: {more}, then {compared}" if more else f"next: {compared}"
+    (stack,) = stacks
+    later = campaign.replace("before", "after") if "before" in campaign else f"{campaign}-after"
+    sides = [name if stack == "here" else f"{name}/{stack}" for name in (campaign, later)]
+    then, again = _compare([*sides, *where]), "the same" if more else "this command"
+    upgraded = f"after the upgrade {again} with --campaign {later}, then {then}"
+    if more:
+        return f"next: {more}, for verdicts; {upgraded}"
+    if contrast := _contrast(measured):
+        contrasted = _compare(["--contrast", contrast, stack, "--campaign", campaign, *where])
+        return f"next: {contrasted}; or {upgraded}"
+    return f"next: {upgraded}"
+
+
+def typed(command: str) -> str:
+    """A command `cuda-gains ...` as it can be typed here, also where its environment is not active."""
+    beside = Path(sys.executable).with_name(_PROGRAM)
+    found = shutil.which(_PROGRAM) or not beside.exists()
+    return command if found else shlex.quote(os.path.relpath(beside)) + command.removeprefix(_PROGRAM)
 
 
 def _compare(words: Sequence[str]) -> str:
-    return shlex.join(["cuda-gains", "compare", *words])
+    return typed(shlex.join([_PROGRAM, "compare", *words]))
 
 
 def _contrast(measured: Iterable[tuple[str, Mapping[str, Scalar]]]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from bench_lib.running import selection
 from bench_lib.running.choice import NAME
 from bench_lib.running.hooks import Hooks
+from bench_lib.running.options import LOCAL
 from bench_lib.running.target import AUTO, CPU, CUDA
 from bench_lib.stacking import families
 
@@ -41,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--quick", action="store_true", help="15 samples a case, core cases only.")
     add("--full", action="store_true", help="Also the grids that families leave out.")
-    add("--campaign", metavar="NAME", default="local", help="The run's campaign (default: %(default)s).")
+    add("--campaign", metavar="NAME", default=LOCAL, help="The run's campaign (default: %(default)s).")
     add("--stack", metavar="NAME", default="here", help="The stack to measure (default: %(default)s).")
     results = "All campaigns: a folder, or a place as s3://bucket/prefix (default: %(default)s)."
     add("--results", metavar="DIR|URL", default="results", help=results)

@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A parallel run also says how wide its terminal is; what is printed here goes to none.
     for name in ("PYTEST_XDIST_WORKER", "COLUMNS", "LINES"):
         os.environ.pop(name, None)
+    # As in an active environment: what a run says to type next begins with `cuda-gains`.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
 

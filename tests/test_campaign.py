@@ -205,8 +205,10 @@ def test_rounds_hold_every_arm_in_the_planned_order(kit: Kit) -> None:
     assert [kit.statuses(arm) for arm in ARMS] == [ALL_OK] * 3
     assert "round 2 of 2, " in kit.said
     assert "2 of 2 rounds are in" in kit.said
-    last = f"next: cuda-gains compare here there --campaign c --results {kit.path / 'results'}"
-    assert kit.said.splitlines()[-1] == last
+    results = f"--results {kit.path / 'results'}"
+    last = kit.said.splitlines()[-1]
+    assert last.startswith("next: cuda-gains run --stack here --stack there --rounds 3 --campaign c ")
+    assert last.endswith(f", then cuda-gains compare here there --campaign c {results}")
     assert "flagged" not in kit.said
     assert list((kit.folder.path / "logs").iterdir()) == []
 
@@ -217,9 +219,9 @@ def test_finished_rounds_count_and_rounds_may_grow(kit: Kit) -> None:
     assert (
         "round 1 of 1, here: 4 cases, 4 measured (2 flagged preempted) in " in kit.said
     )  # not at compare only
-    assert kit.said.splitlines()[-1].startswith(
-        "next: after the upgrade, this command with --campaign c-after, "
-    )
+    last = kit.said.splitlines()[-1]
+    assert last.startswith("next: cuda-gains run --stack here --rounds 3 --campaign c ")
+    assert ", for verdicts; after the upgrade the same with --campaign c-after, then cuda-gains " in last
     first = kit.rounds()
     assert first[0]["order"] == ["here"]
     assert kit.run_one(rounds=1) == 0

@@ -100,8 +100,7 @@ def test_a_doubt_is_said_and_stored_with_the_run(runs: Runs, monkeypatch):
         [
             "cuda-gains: TORCH_LOGS=recompiles (torch.compile writes logs), expected none*",
             "run * in *",
-            "next: after the upgrade, this command with --campaign local-after, then cuda-gains compare "
-            "local/here local-after/here",
+            "next: cuda-gains run --stack here --rounds 3 --campaign before --family *",
         ]
     )
     (run,) = runs.table("runs")

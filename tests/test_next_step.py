@@ -16,14 +16,40 @@ def test_several_stacks_are_compared_where_they_lie():
 
 
 def test_one_stack_has_a_contrast_where_both_of_its_values_were_measured():
-    later = (
-        "after the upgrade, this command with --campaign c-after, then cuda-gains compare c/here c-after/here"
-    )
+    later = "after the upgrade this command with --campaign c-after, then cuda-gains compare c c-after"
     measured = [("cudnn_selection", {"benchmark": "off"}), ("launch", {"benchmark": "on"})]
     assert next_step.line(["here"], "c", "results", measured) == f"next: {later}"
     measured.append(("cudnn_selection", {"benchmark": "on"}))
     contrast = "cuda-gains compare --contrast benchmark=off:on here --campaign c"
     assert next_step.line(["here"], "c", "results", measured) == f"next: {contrast}; or {later}"
+
+
+def test_before_is_compared_with_after_as_the_readme_does():
+    readme = (FAMILIES.parents[1] / "README.md").read_text()
+    said = next_step.line(["here"], "before", "results", [])
+    assert said.startswith("next: after the upgrade this command with --campaign after, then ")
+    assert f"\n{said.rpartition('then ')[2]}\n" in readme
+    assert next_step.line(["cu124"], "before-1", "r", []).endswith("before-1/cu124 after-1/cu124 --results r")
+
+
+def test_too_few_runs_need_more_before_anything_is_compared():
+    measured = [("cudnn_selection", {"benchmark": value}) for value in ("off", "on")]
+    assert next_step.line(["here"], "c", "results", measured, more="do it") == (
+        "next: do it, for verdicts; after the upgrade the same with --campaign c-after, then "
+        "cuda-gains compare c c-after"
+    )
+    said = next_step.line(["a", "b"], "c", "results", [], more="do it")
+    assert said == "next: do it, then cuda-gains compare a b --campaign c"
+
+
+def test_what_to_type_is_found_by_the_shell(tmp_path, monkeypatch):
+    (tmp_path / "my env").mkdir()
+    (tmp_path / "my env/cuda-gains").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "my env/python"))
+    assert next_step.typed("cuda-gains compare a b") == "cuda-gains compare a b"
+    monkeypatch.setenv("PATH", "")  # `make bench` activates nothing
+    assert next_step.typed("cuda-gains compare a b") == "'my env/cuda-gains' compare a b"
 
 
 @pytest.mark.parametrize("family", next_step.CONTRASTS)

@@ -79,6 +79,29 @@ def test_a_family_that_wants_to_be_named_says_so_when_nothing_else_is_there(runs
     done.stdout.fnmatch_lines(["ERROR: asked runs only where it is named: --family asked"])
 
 
+def test_the_last_line_leads_to_a_verdict(runs: Runs):
+    """Below the tables of pytest-benchmark and the end of pytest itself."""
+    first = (
+        "next: cuda-gains run --stack here --rounds 3 --campaign before --family asked --quick --benchmarks "
+    )
+    last = "after the upgrade the same with --campaign after, then cuda-gains compare before after"
+    done = runs.pytest("bench_asked.py", "--family=asked", "--quick").outlines
+    assert done[-1].startswith(first)
+    assert done[-1].endswith(f", for verdicts; {last}")
+    for more in ("the same command twice more, for verdicts", "the same command once more, for verdicts", ""):
+        done = runs.pytest("bench_asked.py", "--family=asked", "--quick", "--campaign=before").outlines
+        assert (
+            done[-1] == f"next: {more}; {last}"
+            if more
+            else f"next: {last.replace('the same', 'this command')}"
+        )
+    done = runs.pytest("bench_asked.py", "--family=asked", "--full", "--campaign=before").outlines
+    said = (
+        "cuda-gains: before already holds 3 other runs (by plain pytest, policy quick, asked); name your own "
+    )
+    assert f"{said}with --campaign" in done
+
+
 REFUSED = {
     "--family=othr": "there is no family 'othr'; did you mean 'other'? Known are asked, made, other",
     "--family=xyz": "there is no family 'xyz'; known are asked, made, other",

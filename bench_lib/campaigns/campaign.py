@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -31,7 +31,7 @@ from bench_lib.journaling import journal
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import BAD, Status, why_nothing
+from bench_lib.model import BAD, FEWEST, Status, why_nothing
 from bench_lib.processes.ended import how_it_ended
 from bench_lib.stacking import stacks, stock
 
@@ -161,10 +161,13 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
 
 def _next(campaign: _Campaign) -> str:
     """What to type now."""
-    cases = rows(campaign.folder.parquet_files("cases"), ["family", "params", "status"])
-    measured = [(c["family"], json.loads(c["params"])) for c in cases if c["status"] == Status.OK]
-    plan = campaign.plan
-    return next_step.line(plan.stacks, plan.campaign, str(plan.address), measured)
+    plan, finished = campaign.plan, records(campaign.folder)
+    runs = {run for record in finished for run in record["runs"]}  # others lie beside them in `local`
+    cases = rows(campaign.folder.parquet_files("cases"), ["run_id", "family", "params", "status"])
+    ok = [case for case in cases if case["status"] == Status.OK and case["run_id"] in runs]
+    measured = [(case["family"], json.loads(case["params"])) for case in ok]
+    more = "" if len(finished) >= FEWEST else next_step.typed(replace(plan, rounds=FEWEST).command)
+    return next_step.line(plan.stacks, plan.campaign, str(plan.address), measured, more)
 
 
 def _finished(campaign: _Campaign) -> int:

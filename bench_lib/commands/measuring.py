@@ -103,7 +103,9 @@ def run(
     target.check()
     held.require_alike(plan.folder, target.device, target.detected.reason)
     preflight.refuse_nothing(plan.entries(), target.detected, *_families(plan))
-    for said in (preflight.without_gpu(plan.entries(), target.detected, device == CPU), first.busy()):
+    held_already = held.others(plan.folder, planned=True, policy="")
+    no_gpu = preflight.without_gpu(plan.entries(), target.detected, device == CPU)
+    for said in (held_already, no_gpu, first.busy()):
         if said:
             typer.echo(f"cuda-gains: {said}", err=True)
     raise typer.Exit(campaigns.run(plan, screen.console(stderr=True)))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # t's cdf and its inverse; scipy.stats takes far longer to import
 
 from bench_lib.comparing.changes import Change
+from bench_lib.model import FEWEST as FEWEST
 
 ALPHA = 0.05
 POWER = 0.80  # with which the stated number of rounds is meant to settle a case
-FEWEST = 3  # pairs, or runs a side, below which no verdict is given
 MOST_ROUNDS = 2000  # no number of them is told beyond this
 MOST_MORE = 100  # beyond those there: more are no advice, and what disturbs the values is
 MOST_SWAPPED = 12  # pairs whose swaps are all tried: 2**11 relabellings

@@ -1,24 +1,32 @@
 """The lines with which a session that measures begins."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bench_lib import next_step
-from bench_lib.model import Case, why_nothing
+from bench_lib.model import FEWEST, Case, why_nothing
 from bench_lib.running import selection
+from bench_lib.running.options import LOCAL
 from bench_lib.running.target import CUDA
 
 if TYPE_CHECKING:
     from bench_lib.running.session import Run
+
+_FEW = 3  # families that are named one by one
 
 
 def lines(run: "Run", cases: Sequence[pytest.Item]) -> Iterator[str]:
     """What is measured on what, and what is skipped because there is no GPU."""
     if run.made is not None:
         yield f"cuda-gains: the folder {run.made} was not there; it was made for --benchmark-json"
-    target, policy = run.target, run.options.policy
+    from bench_lib.journaling import held  # with what it needs: looking alone needs none of it
+
+    target, policy, asked = run.target, run.options.policy, set(map(selection.family, cases))
+    if not run.task.round and (said := held.others(run.options.folder, False, policy.name, asked)):
+        yield f"cuda-gains: {said}"
     what = f"stack {run.stack.name}, campaign {run.options.campaign}, {len(cases)} cases"
     how = f"policy {policy.name} ({policy.samples} samples)"
     if target.device == CUDA:
@@ -53,5 +61,28 @@ def next_line(run: "Run", cases: Mapping[str, Case]) -> str:
     measured = [(cases[nodeid].family, cases[nodeid].params) for nodeid in sorted(run.ok())]
     if not measured or run.task.round:
         return ""
-    options = run.options
-    return next_step.line([run.stack.name], options.campaign, str(options.address), measured)
+    from bench_lib.journaling import held
+
+    asked, families = run.options, {family for family, _ in measured}
+    campaign, more = asked.campaign, ""
+    times = held.repeats(asked.folder, run.stack.name, asked.policy.name, families)
+    if times < FEWEST and campaign == LOCAL:  # where every quick look goes: what is to be compared has a name
+        campaign = "before"
+        more = next_step.typed(_rounds(run, sorted(families), campaign))
+    elif times < FEWEST:
+        more = f"the same command {'once' if times == FEWEST - 1 else 'twice'} more"
+    return next_step.line([run.stack.name], campaign, str(asked.address), measured, more)
+
+
+def _rounds(run: "Run", families: Sequence[str], campaign: str) -> str:
+    """The command that measures in rounds what this run measured."""
+    asked = run.options
+    words = ["cuda-gains", "run", "--stack", run.stack.name, "--rounds", str(FEWEST), "--campaign", campaign]
+    for family in asked.families or (families if len(families) <= _FEW else ()):
+        words += ["--family", family]
+    words += ["-k", asked.keyword] if asked.keyword else []
+    words += ["--quick"] if asked.quick else ["--full"] if asked.full else []
+    given = {"--device": asked.device, "--benchmarks": asked.benchmarks, "--results": str(asked.address)}
+    usual = {"--device": "auto", "--benchmarks": "benchmarks", "--results": "results"}
+    words += [word for option in given if given[option] != usual[option] for word in (option, given[option])]
+    return shlex.join(words)

@@ -236,6 +236,8 @@ class Hooks:
                 result = yield
             if self.active and self.options.json is not None and not self._json_written:
                 self._keep(session, self._write_empty_json)
+            if self.active and (said := banner.next_line(self.run, self._cases)):
+                self._say(said)  # below the tables of pytest-benchmark, where it is seen
         except OSError as error:  # of pytest-benchmark's own file
             self._failed(session, error)
             return None
@@ -289,5 +291,3 @@ class Hooks:
         if self._choice.lost:
             terminalreporter.write_line(self._choice.lost)
         terminalreporter.write_line(f"run {self.run.task.run_id} in {self.run.where}")
-        if said := banner.next_line(self.run, self._cases):
-            terminalreporter.write_line(said)

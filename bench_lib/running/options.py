@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from bench_lib.nccl import found
 from bench_lib.places import address
 from bench_lib.places.address import Address
 
+LOCAL = "local"  # the campaign of runs for which none is named
 TASK_VARIABLE = "CUDA_GAINS_TASK"
 
 
@@ -54,6 +55,12 @@ def soak_minutes(given: float) -> float:
     return given
 
 
+def _folder(places: Sequence[str]) -> str:
+    """The folder of the benchmark files that pytest was pointed to."""
+    place = Path(str(places[0]).partition("::")[0]) if places else Path()
+    return str(place if place.is_dir() else place.parent)
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command line asked for."""
@@ -63,7 +70,9 @@ class Options:
     families: tuple[str, ...] = ()
     quick: bool = False
     full: bool = False
-    campaign: str = "local"
+    keyword: str = ""  # of pytest's -k
+    benchmarks: str = "benchmarks"  # the folder of the first place that pytest was given
+    campaign: str = LOCAL
     stack: str = "here"
     address: Address = field(default_factory=lambda: Address(Path("results")))
     wheels: Path | None = None
@@ -84,6 +93,8 @@ class Options:
             families=tuple(get("family") or ()),
             quick=get("quick"),
             full=get("full"),
+            keyword=get("keyword"),
+            benchmarks=_folder(config.args),
             campaign=get("campaign"),
             stack=get("stack"),
             address=address.parse(get("results")),
