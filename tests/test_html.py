@@ -2,8 +2,10 @@
 
 import dataclasses
 import html
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -545,6 +547,19 @@ def test_all_listed_reports_and_their_index(results, tmp_path):
     header = report_page.partition("<header>")[2].partition("</header>")[0]
     assert "What of <b>new</b>?" in words(header)
     assert '<a href="index.html">' in header
+
+
+def ended(*_):
+    """What a page is where the kernel ends the process that makes it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_page_whose_process_is_ended_is_one_sentence(results, tmp_path, monkeypatch):
+    listed(results, 'name = "one"\nquestion = "q"\ncampaign = "demo"\nsides = ["old", "new"]')
+    monkeypatch.setattr(shipped, "_pages", ended)
+    failed = run("report", "--all", "--results", str(results), "-o", str(tmp_path / "out"))
+    assert "was ended from outside" in str(failed.exception)
+    assert not (tmp_path / "out/index.html").exists()
 
 
 @pytest.mark.parametrize(

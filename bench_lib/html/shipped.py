@@ -1,9 +1,11 @@
 """The reports that a results folder lists in its reports.toml: a page each, and an index that links them."""
 
 import gc
+import os
 import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -12,7 +14,7 @@ from typing import Any
 
 from bench_lib.comparing import sides
 from bench_lib.comparing.store import Results
-from bench_lib.errors import CudaGainsError, UsageError, nearest
+from bench_lib.errors import Crashed, CudaGainsError, UsageError, nearest
 from bench_lib.html import asking, writer
 from bench_lib.layout import check_name
 from bench_lib.pages import destination, report
@@ -23,6 +25,7 @@ from bench_lib.sections import claimed
 
 LIST = "reports.toml"
 INDEX = "index.html"
+_AT_ONCE = min(os.cpu_count() or 1, 4)  # processes, of some 400 MB each
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     """Make every listed report as a page in the folder `out`, and index.html over them; returns its path.
 
     A report that cannot be made is named there with the reason, and the others are made. Raises
-    UsageError for a list that is missing or wrong in any way, and where `out` is a file or is called so.
+    UsageError for a list that is missing or wrong in any way, and where `out` is a file or is called so;
+    Crashed when a process that makes pages is ended from outside.
     """
     destination.check_folder(out, "all reports together are")
     listed = read(results / LIST)
@@ -61,19 +65,28 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     opened, made = Results(results), dict[str, Card | str]()
     for name in sides.campaigns(results):
         opened.campaign(name)  # once, for all processes
-    # A page keeps one core busy, and pages of two campaigns share nothing else. Not forked: reading starts
-    # threads. Charts are many objects and little garbage: to look for it as often as usual takes a tenth.
-    with ProcessPoolExecutor(None, get_context("spawn"), gc.set_threshold, (50_000,)) as pool:
-        answer = pool.submit(_answer, opened)
-        for cards in pool.map(partial(_pages, opened, out), of_campaign):
-            made |= cards
-            for name, card in cards.items():
-                tell(f"{name}: {card}" if isinstance(card, str) else str(out / card.file))
+    try:
+        # A page keeps one core busy, and pages of two campaigns share nothing else. Not forked: reading
+        # starts threads. Charts are many objects, few of them garbage: to look for it as often as usual
+        # takes a tenth of the time.
+        with ProcessPoolExecutor(_AT_ONCE, get_context("spawn"), gc.set_threshold, (50_000,)) as pool:
+            answer = pool.submit(_answer, opened)
+            for cards in pool.map(partial(_pages, opened, out), of_campaign):
+                made |= cards
+                for name, card in cards.items():
+                    tell(f"{name}: {card}" if isinstance(card, str) else str(out / card.file))
+            judged = answer.result()
+    except BrokenProcessPool:
+        raise Crashed(
+            "a process that makes pages was ended from outside, as happens where memory runs out; what was "
+            "written stays, the index is missing: make room, or make one page at a time "
+            "(cuda-gains report A B)"
+        ) from None
     found = [(one, made[one.name]) for one in listed]
     text = writer.render(
         "index.html.j2",
         title=claimed.ASKED,
-        answer=answer.result(),
+        answer=judged,
         lead="Each line is a question; its page holds every case, interval and reason behind the answer.",
         reports=[card for _, card in found if isinstance(card, Card)],
         failed=[
