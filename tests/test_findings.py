@@ -409,7 +409,7 @@ def test_the_report_on_compiling_opens_with_whole_steps_and_with_machines_that_d
     subject = Subject(comparison, memory_compile.data)
     assert subject.title == "torch.compile against eager, one H200"
     said = [page.letters(one) for one in report.first_screen(subject).blocks[3].items]
-    step = "resnet50 step (batch 128, channels_last, {}, bf16-autocast) with"
+    step = "resnet50 step (batch 128, channels_last, {}, bf16 autocast) with"
     assert said[1].startswith(f"Of these the biggest gain is {step.format('infer')}")
     assert step.format("train") in said[1]
     assert "no case is shown to be slower" in said[1]

@@ -141,7 +141,8 @@ def test_a_bridge_names_its_steps_and_which_moves_most(results):
     )
     text = words(out.read_text())
     assert text.startswith("CUDA runtime 11.8 → 12.4 → 12.6, one H200 ")
-    assert "What changes from old to newer? Baseline old, candidate newer, step by step over new." in text
+    sides = "Baseline old (cudart 11.8), candidate newer (cudart 12.6), step by step over new."
+    assert f"What changes from old to newer? {sides}" in text
     assert re.search(
         r"In the mean over all 4 cases the whole way takes 0\.\d+ \[0\.\d+, [01]\.\d+\] times", text
     )

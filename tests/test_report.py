@@ -91,7 +91,7 @@ def test_the_answer_is_three_sentences(results, written):
     assert (gain.change, loss.change) == (Change.FASTER, Change.SLOWER)
     text = visible(section(written.read_text(), "The answer"))
     assert "What changes from old to new?" in text
-    assert "Baseline old, candidate new." in text
+    assert "Baseline old (cudart 11.8), candidate new (cudart 12.4)." in text
     assert "4 cases were compared: 1 faster, 1 slower, 2 same.\n" in text
     assert "the biggest gain is launch op submit (size 1) with" in text
     assert f"ratio {gain.ratio:.3f} [{gain.low:.3f}, {gain.high:.3f}], and the biggest loss is" in text

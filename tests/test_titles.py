@@ -39,6 +39,7 @@ def test_a_contrast_is_told_by_what_its_values_are(contrast, title):
 
 
 CUDART = Difference("stack", "cudart", "11.8", "12.4")
+TORCH = Difference("stack", "torch", "2.6", "2.7")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +48,21 @@ CUDART = Difference("stack", "cudart", "11.8", "12.4")
         ((CUDART,), "CUDA runtime 12.4 against 11.8"),
         ((CUDART, Difference("machine", "kernel", "6.1", "6.8")), "CUDA runtime 12.4 against 11.8"),
         ((Difference("driver", "driver", "550.1", "580.2"),), "driver 580.2 against 550.1"),
-        ((CUDART, Difference("stack", "torch", "2.6", "2.7")), "after against before"),
+        ((CUDART, TORCH), "PyTorch 2.7 against 2.6"),
+        ((CUDART, Difference("stack", "cublas", "11", "12")), "CUDA libraries 12.4 against 11.8"),
+        ((CUDART, TORCH, Difference("driver", "driver", "550", "580")), "after against before"),
+        ((CUDART, Difference("stack", "torch", "absent", "2.7")), "after against before"),
+        (
+            (Difference("stack", "cudnn", "9.1", "9.2"), Difference("stack", "nccl", "2", "3")),
+            "after against before",
+        ),
         ((Difference("stack", "cudart", "11.8", "absent"),), "after against before"),
         ((Difference("stack", "cudart", "11.8", "12.4 / 12.6"),), "after against before"),
         ((Difference("stack", "cudart", "12.4 (sha256 ab)", "12.4 (sha256 cd)"),), "after against before"),
         ((), "after against before"),
     ],
 )
-def test_two_stacks_are_told_by_the_one_component_in_which_they_differ(differences, title):
+def test_two_stacks_are_told_by_the_component_that_says_most_of_their_difference(differences, title):
     assert titles.against(compared("before", "after", Pairing.ROUNDS, *differences)) == title
 
 
@@ -80,12 +88,53 @@ def row(op: str = "migrate", family: str = "unified_memory", **params) -> CaseCh
 
 def test_a_case_in_words_leaves_out_what_all_share_and_names_what_is_no_word():
     one = row(advise="none", direction="to_gpu", nbytes=64 << 20, order="random", pinned=True)
-    assert case_text(one) == "unified_memory migrate (advise none, to_gpu, 64 MiB, random, pinned true)"
+    assert case_text(one) == "unified memory migrate (advise none, to_gpu, 64 MiB, random, pinned true)"
     other = row(advise="none", direction="to_cpu", nbytes=64 << 20, order="random", pinned=True)
-    assert case_text(one, [one, other]) == "unified_memory migrate (to_gpu)"
+    assert case_text(one, [one, other]) == "unified memory migrate (to_gpu)"
     step = row("resnet50", "compile_resnet50", batch=128, metric="step", mode="train")
     assert case_text(step) == "resnet50 step (batch 128, train)"
     assert case_text(step, [step]) == case_text(step)
+
+
+@pytest.mark.parametrize(
+    ("op", "family", "params", "text"),
+    [
+        ("train_step", "amp_conv", {"metric": "step", "network": "resnet50"}, "training step (resnet50)"),
+        (
+            "conv_by_path",
+            "cudnn_selection",
+            {"benchmark": "off", "layout": "nchw", "metric": "time", "shape": "3x3-64-128-56"},
+            "convolution by cuDNN alone (cudnn.benchmark off, NCHW, 3x3, 64 to 128 channels, 56x56)",
+        ),
+        ("first_call", "cudnn_selection", {"metric": "first"}, "first call of a convolution"),
+        ("tuning", "cudnn_selection", {"metric": "tuning"}, "tuning of a convolution"),
+        ("tuning", "mine", {"metric": "tuning"}, "mine tuning"),
+        ("resnet50", "compile_resnet50", {"metric": "first_cold"}, "resnet50 first cold"),
+        (
+            "conv",
+            "amp_conv",
+            {"precision": "fp16-autocast", "shape": "7x7-3-64-224-s2"},
+            "convolution (fp16 autocast, 7x7, 3 to 64 channels, 224x224, stride 2)",
+        ),
+        (
+            "conv",
+            "amp_conv",
+            {"shape": "3x3x3-32-64-8x28x28"},
+            "convolution (3x3x3, 32 to 64 channels, 8x28x28)",
+        ),
+        ("conv", "amp_conv", {"shape": "odd"}, "convolution (odd)"),
+    ],
+)
+def test_a_case_of_the_suite_in_words_says_nothing_twice(op, family, params, text):
+    assert case_text(row(op, family, **params)) == text
+
+
+def test_a_side_is_known_by_the_versions_that_differ():
+    cupy = Difference("stack", "cupy", "absent", "14.2")
+    of_two = compared("cu124", "here", Pairing.ROUNDS, CUDART, cupy, TORCH)
+    assert titles.components(of_two, "cu124") == "torch 2.6, cudart 11.8"
+    assert titles.components(of_two, "here") == "torch 2.7, cudart 12.4"
+    assert titles.components(compared("a", "b", Pairing.ROUNDS, cupy), "b") == ""
 
 
 def test_the_command_of_a_report_is_the_one_that_makes_it(tmp_path: Path):

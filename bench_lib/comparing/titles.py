@@ -6,35 +6,12 @@ from itertools import takewhile
 import pandas as pd
 
 from bench_lib.comparing.bridge import Bridge
+from bench_lib.comparing.case_words import value_text
 from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.differences import ABSENT, SEVERAL
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.model import NULL_SUFFIX
 
-_VALUES: Mapping[str, Mapping[str, str]] = {  # by parameter of a contrast; "" is every other value
-    "execution": {
-        "compiled": "torch.compile",
-        "compiled-reduce-overhead": "torch.compile (reduce-overhead)",
-        "compiled-max-autotune": "torch.compile (max-autotune)",
-        "": "{}",
-    },
-    "precision": {
-        "fp32": "IEEE fp32",
-        "tf32": "TF32",
-        "fp16-autocast": "fp16 autocast",
-        "bf16-autocast": "bf16 autocast",
-        "": "{}",
-    },
-    "benchmark": {"": "cudnn.benchmark {}"},
-    "runtime": {"driver": "the driver alone", "": "CUDA runtime {}"},
-    "way": {"faults": "page faults", "pinned": "pinned copies", "pageable": "pageable copies", "": "{}"},
-    "nccl": {"": "NCCL {}"},
-    "layout": {"nchw": "NCHW", "": "{}"},
-    "loads": {"cp_async": "loads by cp.async", "tma": "loads by TMA", "": "{} loads"},
-    "sharing": {"time_sliced": "time slicing", "mps": "MPS", "": "{}"},
-    "loading": {"": "{} loading"},
-    "exporter": {"": "the {} exporter"},
-}
 _COMPONENTS: Mapping[str, str] = {
     "cudart": "CUDA runtime",
     "torch": "PyTorch",
@@ -48,6 +25,8 @@ _COMPONENTS: Mapping[str, str] = {
     "driver": "driver",
     "python": "Python",
 }
+_LEADING: Mapping[str, str] = {"torch": "PyTorch", "cudart": "CUDA libraries"}  # of several, the first
+_TOLD = ("torch", "cudart", "cudnn", "nccl", "driver")  # by which a side is known, in this order
 
 
 def side(comparison: Comparison, label: str) -> str:
@@ -56,16 +35,15 @@ def side(comparison: Comparison, label: str) -> str:
         return label
     parameter, _, value = label.partition("=")
     value, again, _ = value.partition(NULL_SUFFIX)
-    words = _VALUES.get(parameter)
-    told = f"{parameter} {value}" if words is None else words.get(value, words[""].replace("{}", value))
+    told = value_text(parameter, value) or f"{parameter} {value}"
     return f"{told} again" if again else told
 
 
 def against(comparison: Comparison) -> str:
     """The candidate against the baseline: `torch.compile against eager`, `CUDA runtime 12.4 against 11.8`.
 
-    Two stacks are told by the one component in which they differ, by their names where that is none
-    or several.
+    Two stacks are told by the component that says most of what differs between them, PyTorch or the
+    CUDA libraries where it is several, and by their names where nothing tells them apart.
     """
     if comparison.pairing == Pairing.RUNS:
         return _against(side(comparison, comparison.baseline), side(comparison, comparison.candidate))
@@ -100,14 +78,29 @@ def way(bridge: Bridge) -> str:
 
 
 def _exchanged(comparison: Comparison) -> tuple[str, str, str] | None:
-    """The one component that differs, in words, and its version on both sides; None for none or several."""
-    parts = [one for one in comparison.differences if one.axis in ("stack", "driver")]
-    if len(parts) != 1 or parts[0].component not in _COMPONENTS:
+    """What tells the sides apart, in words, and its version on both; None where nothing does by itself.
+
+    A driver that differs beside the stack is never left unsaid.
+    """
+    parts = {one.component: one for one in comparison.differences if one.axis in ("stack", "driver")}
+    words = _COMPONENTS if len(parts) == 1 else _LEADING
+    name = next((name for name in words if name in parts), None)
+    if name is None or any(one.axis == "driver" for one in parts.values() if one.component != name):
         return None
-    versions = (parts[0].baseline, parts[0].candidate)
-    if ABSENT in versions or any(SEVERAL in one or "(" in one for one in versions):
+    versions = parts[name].baseline, parts[name].candidate
+    if any(version == ABSENT or SEVERAL in version or "(" in version for version in versions):
         return None
-    return (_COMPONENTS[parts[0].component], *versions)
+    return (words[name], *versions)
+
+
+def components(comparison: Comparison, label: str) -> str:
+    """The versions by which a side is known, `torch 2.6.0+cu124, cudart 12.4`; "" where none differs."""
+    own = {
+        one.component: one.baseline if label == comparison.baseline else one.candidate
+        for one in comparison.differences
+        if one.axis in ("stack", "driver")
+    }
+    return ", ".join(f"{name} {own[name]}" for name in _TOLD if own.get(name, ABSENT) != ABSENT)
 
 
 def device(runs: pd.DataFrame, cases: pd.DataFrame) -> str:

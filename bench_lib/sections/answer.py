@@ -77,7 +77,11 @@ def _sides(comparison: Comparison, steps: Sequence[str]) -> Inline:
     """What the words of the tables stand for, in the letters that the commands take."""
     over = [part for step in steps for part in (", ", Code(step))][1:]
     way: Sentence = (", step by step over ", *over) if steps else ()
-    return ("Baseline ", Code(comparison.baseline), ", candidate ", Code(comparison.candidate), *way, ".")
+    baseline, candidate = (
+        (Code(label), f" ({known})" if (known := titles.components(comparison, label)) else "")
+        for label in (comparison.baseline, comparison.candidate)
+    )
+    return ("Baseline ", *baseline, ", candidate ", *candidate, *way, ".")
 
 
 def _counts(comparison: Comparison) -> str:
