@@ -21,14 +21,14 @@ from bench_lib import cli
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import Claim, Finding, Judged, Kind, Verdict
 from bench_lib.comparing import sides
-from bench_lib.comparing.changes import Change, Comparison
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
 from bench_lib.errors import UsageError
 from bench_lib.html import asking, shipped, writer
 from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Status
 from bench_lib.pages import asked, destination, page, report
 from bench_lib.pages.page import Code, Mark, Names, Number, Section, Table
-from bench_lib.sections import answer, claimed
+from bench_lib.sections import answer, brief, claimed, extremes
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "</script><script>alert(1)</script><img src=http://e.example/x onerror=alert(2)>\"'&lt;{{ 7 * 7 }}"
@@ -211,6 +211,71 @@ def test_whole_steps_are_told_before_single_calls_and_their_parts_last(tmp_path)
     assert steps.startswith("Of whole steps the biggest gain is amp resnet step with")
     assert calls.startswith("Of single calls the biggest gain is amp conv with")
     assert parts.startswith("1 of all is one of the parts of a step (forward): 1 faster, 0 slower; there the")
+
+
+def moved(name: str, change: Change, ratio: float, reason: str = "", **params) -> CaseChange:
+    family, _, op = name.partition("/")
+    case_id = Case(family, op, params).case_id
+    return CaseChange(
+        case_id, family, op, params, params.get("metric", "time"), change, reason,
+        margin=0.02, ratio=ratio, low=ratio - 0.01, high=ratio + 0.01,
+    )  # fmt: skip
+
+
+FAST = moved("amp_conv/conv", Change.FASTER, 0.8)
+STEP = moved("amp_conv/train_step", Change.SLOWER, 1.08, metric="step")
+WORSE = moved(
+    "cudnn_selection/conv_by_path",
+    Change.SLOWER,
+    1.6,
+    "61 % more time; implementation changed: fft → gemm; heuristic regression",
+    benchmark="off",
+)
+
+
+def tuned(change: Change, ratio: float) -> CaseChange:
+    return moved("cudnn_selection/conv_by_path", change, ratio, benchmark="on")
+
+
+def test_the_short_answer_is_gains_losses_and_their_cure():
+    assert brief.sentences([FAST, STEP, WORSE, tuned(Change.UNCLEAR, 0.985)]) == [
+        "1 of 4 cases is faster: up to 20 % less time, in convolution, ratio 0.800 [0.790, 0.810].",
+        "2 of 4 cases are slower: of whole steps up to 8 % more time, in training step, ratio 1.080 "
+        "[1.070, 1.090]; of single calls up to 60 % more time, in convolution by cuDNN alone "
+        "(cudnn.benchmark off), ratio 1.600 [1.590, 1.610].",
+        "What runs there changed (fft → gemm); with cudnn.benchmark on it is not slower: "
+        "0.985 [0.975, 0.995].",
+    ]
+    assert brief.sentences([FAST]) == [
+        "1 of 1 cases is faster: up to 20 % less time, in convolution, ratio 0.800 [0.790, 0.810].",
+        "No case is shown to be slower by more than its margin.",
+    ]
+    same, open_ = (moved("amp_conv/conv", change, 1.0) for change in (Change.SAME, Change.UNCLEAR))
+    assert brief.sentences([same, same]) == [
+        "Each of the 2 cases is shown to differ by less than its margin."
+    ]
+    assert brief.sentences([same, open_]) == [
+        "None of the 2 cases is shown to be faster or slower by more than its margin: 1 same, 1 unclear."
+    ]
+    assert brief.sentences([moved("a/b", Change.NOT_COMPARABLE, 1.0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ((), "What runs there changed (fft → gemm)."),
+        (
+            (tuned(Change.SLOWER, 1.5),),
+            "(fft → gemm); with cudnn.benchmark on it is slower too: 1.500 [1.490, 1.510].",
+        ),
+        (
+            (tuned(Change.UNCLEAR, 1.02),),
+            "(fft → gemm); with cudnn.benchmark on that is unclear: 1.020 [1.010, 1.030].",
+        ),
+    ],
+)
+def test_the_biggest_loss_says_what_changed_and_whether_trying_mends_it(other, said):
+    assert extremes.sentences([FAST, WORSE, *other])[0].endswith(said)
 
 
 def test_sentences_where_nothing_moved(tmp_path):
@@ -541,7 +606,8 @@ def test_all_listed_reports_and_their_index(results, tmp_path):
     assert 'href="one.html"' in text
     assert "What of <b>new</b>?" in words(text)
     assert "Are the claimed gains real?" in words(text)
-    assert "4 cases were compared: 1 faster, 1 slower, 2 same." in words(text)
+    assert "1 of 4 cases is faster: up to " in words(text)
+    assert words(text).index("What of <b>new</b>?") < words(text).index("Are the claimed gains real?")
     assert "This report could not be made: no campaign &#39;lost&#39;" in text
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "one.html"}
     report_page = (tmp_path / "out/one.html").read_text()
@@ -694,7 +760,7 @@ def test_the_index_names_the_claims_and_what_of_the_driver_is_open():
     kept = dataclasses.replace(made.claims[0].findings[0], driver_kept=True)
     driven = dataclasses.replace(made.claims[0], findings=(kept,))
     section = claimed.section(dataclasses.replace(made, claims=(driven, *made.claims[1:])))
-    text = writer.render("index.html.j2", title=claimed.ASKED, answer=section, lead="", reports=[], failed=[])
+    text = writer.render("index.html.j2", title="x", claims=section, lead="", reports=[], failed=[])
     said, alone = words(text), "by the toolkit alone, the driver was not exchanged"
     assert "3 of 5 claims were measured: 1 supported, 1 refuted, 1 inconclusive; the others are facts" in said
     assert "Supported: “sentence <1>”." in said

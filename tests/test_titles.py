@@ -131,9 +131,10 @@ def test_a_case_of_the_suite_in_words_says_nothing_twice(op, family, params, tex
 
 def test_a_side_is_known_by_the_versions_that_differ():
     cupy = Difference("stack", "cupy", "absent", "14.2")
-    of_two = compared("cu124", "here", Pairing.ROUNDS, CUDART, cupy, TORCH)
+    nccl = Difference("stack", "nccl", "(sha256 ab)", "2.28.9")
+    of_two = compared("cu124", "here", Pairing.ROUNDS, CUDART, cupy, nccl, TORCH)
     assert titles.components(of_two, "cu124") == "torch 2.6, cudart 11.8"
-    assert titles.components(of_two, "here") == "torch 2.7, cudart 12.4"
+    assert titles.components(of_two, "here") == "torch 2.7, cudart 12.4, nccl 2.28.9"
     assert titles.components(compared("a", "b", Pairing.ROUNDS, cupy), "b") == ""
 
 

@@ -21,6 +21,7 @@ _CHECKSUM = "checksum"
 _NAMES = frozenset({*_IMPLEMENTATION, _CHECKSUM})
 _PARAMETER, _HEURISTIC, _TRIED = "benchmark", "off", "on"
 _LONGEST = 90  # of a kernel's name in a reason
+_CHANGED = "implementation changed: "
 _VARIES = "more rounds only average over what runs: compare cases in which it is fixed"
 
 Ran = Mapping[str, Mapping[str, Counter[str]]]  # by case and name: values and in how many runs
@@ -41,6 +42,20 @@ def explained(
             row = replace(row, reason="; ".join([row.reason, *more, *varying]))
         found.append(replace(row, next_step=_VARIES) if varying else row)
     return tuple(found)
+
+
+def changed(row: CaseChange) -> str:
+    """What an explained case ran on both sides, `fft → winograd`; "" where it ran the same, or none knows."""
+    told = (part for part in row.reason.split("; ") if part.startswith(_CHANGED))
+    return next(told, "").removeprefix(_CHANGED)
+
+
+def tried(row: CaseChange, changes: Sequence[CaseChange]) -> CaseChange | None:
+    """Of a case whose choice is the heuristic's, the same one where everything was tried first."""
+    if row.params.get(_PARAMETER) != _HEURISTIC:
+        return None
+    name = Case(row.family, row.op, {**row.params, _PARAMETER: _TRIED}).case_id
+    return next((one for one in changes if one.case_id == name), None)
 
 
 def bits(baseline: pd.DataFrame, candidate: pd.DataFrame) -> list[str]:
@@ -87,7 +102,7 @@ def _implementation(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]
     for name in _IMPLEMENTATION:
         if name in a and name in b and _apart(a[name], b[name]):
             before, after = (_short(_commonest(side[name])[0][0]) for side in (a, b))
-            yield f"implementation changed: {before} → {after}"
+            yield f"{_CHANGED}{before} → {after}"
 
 
 def _varying(a: Mapping[str, Counter[str]], b: Mapping[str, Counter[str]]) -> Iterator[str]:

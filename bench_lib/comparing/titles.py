@@ -100,7 +100,8 @@ def components(comparison: Comparison, label: str) -> str:
         for one in comparison.differences
         if one.axis in ("stack", "driver")
     }
-    return ", ".join(f"{name} {own[name]}" for name in _TOLD if own.get(name, ABSENT) != ABSENT)
+    known = {name: own[name] for name in _TOLD if name in own and not own[name].startswith((ABSENT, "("))}
+    return ", ".join(f"{name} {version}" for name, version in known.items())
 
 
 def device(runs: pd.DataFrame, cases: pd.DataFrame) -> str:

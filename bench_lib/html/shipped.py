@@ -17,8 +17,8 @@ from bench_lib.comparing.store import Results
 from bench_lib.errors import Crashed, CudaGainsError, UsageError, nearest
 from bench_lib.html import asking, writer
 from bench_lib.layout import check_name
-from bench_lib.pages import destination, report
-from bench_lib.pages.page import Inline, Section, Tally
+from bench_lib.pages import bridge_page, destination, report
+from bench_lib.pages.page import Inline, Section
 from bench_lib.pages.report import Subject
 from bench_lib.sections import answer as answers
 from bench_lib.sections import claimed
@@ -46,7 +46,6 @@ class Card:
 
     file: str
     question: str
-    tally: Tally
     answer: tuple[str, ...]
     where: Inline
 
@@ -85,9 +84,9 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     found = [(one, made[one.name]) for one in listed]
     text = writer.render(
         "index.html.j2",
-        title=claimed.ASKED,
-        answer=judged,
-        lead="Each line is a question; its page holds every case, interval and reason behind the answer.",
+        title="What the measurements say",
+        claims=judged,
+        lead="Each question leads to its page, with every case, interval and reason behind the answer.",
         reports=[card for _, card in found if isinstance(card, Card)],
         failed=[
             {"question": one.question, "why": why.rstrip(".")} for one, why in found if isinstance(why, str)
@@ -116,12 +115,11 @@ def _pages(results: Results, out: Path, listed: Sequence[Listed]) -> dict[str, C
 
 
 def _card(one: Listed, subject: Subject) -> Card:
-    comparison, more = subject.comparison, report.sentences(subject)
+    comparison, bridge = subject.comparison, subject.bridge
     return Card(
         file=f"{one.name}.html",
         question=one.question,
-        tally=answers.tally(comparison),
-        answer=answers.sentences(comparison, more),
+        answer=answers.short(comparison, [bridge_page.answer(bridge)] if bridge else []),
         where=answers.where(comparison, subject.data),
     )
 

@@ -17,7 +17,7 @@ from bench_lib.drawing.canvas import interval_text
 from bench_lib.model import BAD, HOST_BOUND, Status
 from bench_lib.pages.page import Bullets, Code, Inline, Mark, Number, Part, Place, Section, Table, Tally
 from bench_lib.pages.render import change_text
-from bench_lib.sections import extremes, losses
+from bench_lib.sections import brief, extremes, losses
 
 Sentence = tuple[Part, ...]
 _UNITS = {
@@ -26,6 +26,11 @@ _UNITS = {
     Pairing.INSTALLATIONS: "pairs of installations",
     Pairing.UNPAIRED: "runs a side",
 }
+_CANARIES_MOVED = (
+    "The canaries moved, so the machine itself changed between the sides, and nothing here can be put "
+    "down to the stack."
+)
+_SHORT = 3  # sentences
 _NOT_DONE = (Status.SKIPPED, Status.NOT_APPLICABLE)
 
 
@@ -64,6 +69,17 @@ def sentences(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ..
     """The answer itself: counts by change, the biggest gain and loss, machines, and `more` sentences."""
     found = (_counts(comparison), *extremes.sentences(comparison.cases), machines.sentence(comparison), *more)
     return tuple(one for one in found if one)
+
+
+def short(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """The answer in at most three sentences; a machine that moved under it comes first."""
+    found = (
+        _CANARIES_MOVED if comparison.canaries_moved else "",
+        *(brief.sentences(comparison.cases) or [_counts(comparison)]),
+        machines.sentence(comparison),
+        *more,
+    )
+    return tuple(one for one in found if one)[:_SHORT]
 
 
 def _question(comparison: Comparison) -> str:
@@ -136,10 +152,7 @@ def _attributed(comparison: Comparison) -> str:
     what = f"{titles.against(comparison)}, and nothing else" if of_contrast else comparison.attribution
     differs = f"What differs: {what}."
     if comparison.canaries_moved:
-        return (
-            "The canaries moved, so the machine itself changed between the sides, and nothing here can be "
-            f"put down to the stack. {differs}"
-        )
+        return f"{_CANARIES_MOVED} {differs}"
     seen = [row.change for row in comparison.canaries if row.change is not Change.NOT_COMPARABLE]
     if seen:
         return f"{_still(seen)}. {differs}"

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from bench_lib.comparing.case_words import case_text
+from bench_lib.comparing.case_words import case_text, value_text
 from bench_lib.comparing.changes import MOVED, CaseChange, Change
+from bench_lib.comparing.implementations import changed, tried
 from bench_lib.comparing.kinds import ONCE, PARTS, STEP, is_whole
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
@@ -56,7 +57,21 @@ def _furthest_moved(cases: Sequence[CaseChange], some: Sequence[CaseChange], of:
         gain = _named("the biggest gain", sorted(faster, key=_ratio)[: 1 + second], cases)
     if slower:
         loss = _named("the biggest loss", sorted(slower, key=_ratio)[::-1][: 1 + second], cases)
-    return f"{of}{gain}, and {loss}."
+    told = f"{of}{gain}, and {loss}."
+    mended = cure(furthest(slower), cases) if slower else ""
+    return f"{told} {mended}" if mended else told
+
+
+def cure(row: CaseChange, cases: Sequence[CaseChange]) -> str:
+    """Of a loss that came with another implementation: which, and whether trying all of them mends it."""
+    if not (ran := changed(row)):
+        return ""
+    told, other = f"What runs there changed ({ran})", tried(row, cases)
+    if other is None or other.high is None:
+        return f"{told}."
+    unsettled = "it is slower too" if other.change is Change.SLOWER else "that is unclear"
+    there = "it is not slower" if other.high < 1 + other.margin else unsettled
+    return f"{told}; with {value_text('benchmark', 'on')} {there}: {interval_text(other)}."
 
 
 def _nothing_shown(cases: Sequence[CaseChange], some: Sequence[CaseChange]) -> str:
@@ -72,15 +87,16 @@ def _nothing_shown(cases: Sequence[CaseChange], some: Sequence[CaseChange]) -> s
     leaning = [row for row in unclear if row.low and row.high and not row.low <= 1 <= row.high]
     if leaning:
         lean = f"{len(leaning)} lean{'s' * (len(leaning) == 1)} to one side without being settled"
-        return f"{text}; {lean}, {_named('the furthest', [_furthest(leaning)], cases)}."
+        return f"{text}; {lean}, {_named('the furthest', [furthest(leaning)], cases)}."
     bare = [row for row in unclear if row.ratio and row.low is None]
     if bare:
-        seen = _named("the largest difference seen", [_furthest(bare)], cases)
+        seen = _named("the largest difference seen", [furthest(bare)], cases)
         return f"{text}; {seen}, without an interval."
     return f"{text}."
 
 
-def _furthest(rows: Sequence[CaseChange]) -> CaseChange:
+def furthest(rows: Sequence[CaseChange]) -> CaseChange:
+    """The one with the largest effect in either direction."""
     return max(rows, key=lambda row: max(_ratio(row), 1 / _ratio(row)))
 
 

@@ -1,0 +1,54 @@
+"""A comparison in, its answer in at most three sentences out: for who asks whether to upgrade."""
+
+from collections.abc import Sequence
+
+from bench_lib.comparing.case_words import case_text
+from bench_lib.comparing.changes import MOVED, CaseChange, Change
+from bench_lib.comparing.kinds import STEP, is_whole
+from bench_lib.comparing.verdicts import effect_text
+from bench_lib.drawing.canvas import interval_text
+from bench_lib.sections.extremes import cure, furthest
+
+_MARGIN = "by more than its margin"
+
+
+def sentences(cases: Sequence[CaseChange]) -> list[str]:
+    """The gains, the losses, and what mends the biggest of these where that is known."""
+    compared = [row for row in cases if row.change is not Change.NOT_COMPARABLE]
+    faster, slower = ([row for row in compared if row.change is change] for change in MOVED)
+    if not faster and not slower:
+        return [_none_moved(compared)] if compared else []
+    cures = [told for row in _furthest_of_each(slower) if (told := cure(row, cases))]
+    return [
+        *(_moved(*each, len(compared), cases) for each in zip(MOVED, (faster, slower), strict=True)),
+        *cures[:1],
+    ]
+
+
+def _none_moved(compared: Sequence[CaseChange]) -> str:
+    same = sum(row.change is Change.SAME for row in compared)
+    if same == len(compared):
+        which = f"Each of the {same} cases" if same > 1 else "The one case"
+        return f"{which} is shown to differ by less than its margin."
+    counts = f"{same} same, {len(compared) - same} unclear"
+    return f"None of the {len(compared)} cases is shown to be faster or slower {_MARGIN}: {counts}."
+
+
+def _moved(change: Change, rows: Sequence[CaseChange], of: int, cases: Sequence[CaseChange]) -> str:
+    if not rows:
+        return f"No case is shown to be {change} {_MARGIN}."
+    named = _furthest_of_each(rows)
+    kinds = ("of whole steps ", "of single calls ") if len(named) > 1 else ("",)
+    told = (
+        f"{kind}up to {effect_text(row)}, in {case_text(row, cases)}, ratio {interval_text(row)}"
+        for kind, row in zip(kinds, named, strict=True)
+    )
+    return f"{len(rows)} of {of} cases {'is' if len(rows) == 1 else 'are'} {change}: {'; '.join(told)}."
+
+
+def _furthest_of_each(rows: Sequence[CaseChange]) -> list[CaseChange]:
+    """The furthest whole step and the furthest single call; where there are none, of all."""
+    whole = [row for row in rows if is_whole(row)]
+    steps = [row for row in whole if row.metric == STEP]
+    calls = [row for row in whole if row.metric != STEP]
+    return [furthest(kind) for kind in ((steps, calls) if whole else (rows,)) if kind]
