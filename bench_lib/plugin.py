@@ -44,8 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--full", action="store_true", help="Also the grids that families leave out.")
     add("--campaign", metavar="NAME", default=LOCAL, help="The run's campaign (default: %(default)s).")
     add("--stack", metavar="NAME", default="here", help="The stack to measure (default: %(default)s).")
-    results = "All campaigns: a folder, or a place as s3://bucket/prefix (default: %(default)s)."
-    add("--results", metavar="DIR|URL", default="results", help=results)
+    results = "All campaigns: a folder, or a place as s3://bucket/prefix (default: results of the project)."
+    add("--results", metavar="DIR|URL", help=results)
     add("--wheels", metavar="DIR", type=Path, help="Wheels of runtimes, for a machine without an index.")
     soak = "Also soaks: the same work for so many minutes, to see what grows."
     add("--soak", metavar="MINUTES", type=float, default=0.0, help=soak)

@@ -331,6 +331,7 @@ def test_what_was_measured_on_a_cpu_or_with_fewer_ranks_does_not_count(tmp_path,
     assert only.reason.startswith(
         "its cases were measured on the CPU, and the claim needs 1 GPU; write needs"
     )
+    assert only.takes.startswith(f"{only.reason}; 1 GPU; ")  # what a table shows of it
 
 
 DRIVERS = 'baseline = { driver = "570" }\ncandidate = { driver = "580" }\n'

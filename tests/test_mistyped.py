@@ -151,3 +151,37 @@ def test_the_stacks_file(
     told = said(capsys, monkeypatch, "stacks", "show", "there")
     assert sentence in told
     assert content == b"" or "stacks.toml" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compare before after",
+        "compare before/here after/here",
+        "compare --contrast runtime=11.8:12.4",
+        "calibrate",
+        "chart migration --campaign before",
+        "report before after",
+        "claims --campaign before",
+    ],
+)
+def test_the_wrong_folder_is_told_as_such(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    missing = f"cuda-gains: there is no folder results in {tmp_path}; go to where you measured (the clone), "
+    assert said(capsys, monkeypatch, *words.split()) == f"{missing}or name it with --results"
+    elsewhere = said(capsys, monkeypatch, *words.split(), "--results", tmp_path / "no")
+    assert elsewhere.startswith(
+        f"cuda-gains: there is no folder {tmp_path / 'no'}; go to where you measured "
+    )
+
+
+def test_all_claims_on_nothing_are_told_with_what_is_missing(tmp_path, monkeypatch, capsys):
+    """The claims themselves are an answer: only --strict fails."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["cuda-gains", "claims"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    output = capsys.readouterr()
+    assert " claims judged on no campaign" in output.out
+    assert output.err.startswith(f"cuda-gains: there is no folder results in {tmp_path}; go to where you ")

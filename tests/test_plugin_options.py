@@ -102,6 +102,19 @@ def test_the_last_line_leads_to_a_verdict(runs: Runs):
     assert f"{said}with --campaign" in done
 
 
+def test_results_belong_to_the_project_also_from_a_folder_inside_it(runs: Runs):
+    (runs.path / "docs").mkdir()
+    os.chdir(runs.path / "docs")  # pytester goes back
+    done = runs.pytest("../bench_other.py").outlines
+    assert next(line for line in done if line.startswith("run ")).endswith(" in ../results/local")
+    assert " --benchmarks .. --results ../results, for verdicts; " in done[-1]
+    assert len(runs.table("runs")) == 1
+    assert not (runs.path / "docs/results").exists()
+    (runs.path / "docs/results").mkdir()  # somebody wants them there
+    runs.pytest("../bench_other.py")
+    assert (runs.path / "docs/results/local/runs").is_dir()
+
+
 REFUSED = {
     "--family=othr": "there is no family 'othr'; did you mean 'other'? Known are asked, made, other",
     "--family=xyz": "there is no family 'xyz'; known are asked, made, other",

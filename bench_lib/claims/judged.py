@@ -66,9 +66,8 @@ def verdicts(
 
 def _judged(claim: Claim, world: checks.World, known: Known, strange: str) -> Judged:
     takes = combining.takes(claim, known.planned, world.entries, known.folder(claim.families))
-    missing = "; ".join(filter(None, [strange, takes]))
     if claim.kind is Kind.FACT:
-        return checks.judged(claim, world, missing)
+        return checks.judged(claim, world, "; ".join(filter(None, [strange, takes])))
     found = findings.findings(claim, world.measured)
     why = strange or ("" if found else findings.unmeasured(claim, world.measured))
-    return combining.combined(claim, found, missing, why)
+    return combining.combined(claim, found, "; ".join(filter(None, [why, takes])), why)

@@ -18,6 +18,7 @@ from bench_lib.nccl import found
 from bench_lib.places import address
 from bench_lib.places.address import Address
 
+RESULTS = "results"
 LOCAL = "local"  # the campaign of runs for which none is named
 TASK_VARIABLE = "CUDA_GAINS_TASK"
 
@@ -53,6 +54,13 @@ def soak_minutes(given: float) -> float:
     if not 0 <= given < math.inf:
         raise UsageError(f"--soak is {given:g}, expected minutes, such as 30")
     return given
+
+
+def _results(config: pytest.Config) -> str:
+    """`results` here, or of the project of whose folder this one is a part, as seen from here."""
+    root, here = config.rootpath, config.invocation_params.dir
+    inside = config.inipath is not None and root in here.parents
+    return os.path.relpath(root / RESULTS, here) if inside and not (here / RESULTS).exists() else RESULTS
 
 
 def _folder(places: Sequence[str]) -> str:
@@ -97,7 +105,7 @@ class Options:
             benchmarks=_folder(config.args),
             campaign=get("campaign"),
             stack=get("stack"),
-            address=address.parse(get("results")),
+            address=address.parse(get("results") or _results(config)),
             wheels=get("wheels"),
             soak_minutes=soak_minutes(get("soak")),
             ranks=get("ranks"),
