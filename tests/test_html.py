@@ -29,6 +29,7 @@ from bench_lib.model import Case, Status
 from bench_lib.pages import asked, destination, page, report
 from bench_lib.pages.page import Code, Mark, Names, Number, Section, Table
 from bench_lib.sections import answer, brief, claimed, extremes
+from bench_lib.sections import cases as tables
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "</script><script>alert(1)</script><img src=http://e.example/x onerror=alert(2)>\"'&lt;{{ 7 * 7 }}"
@@ -534,6 +535,23 @@ def test_it_fits_a_wide_and_a_narrow_screen_light_and_dark(written, browser, wid
     assert width == 400 or first["y"] < 900
 
 
+def test_tables_with_empty_cells_and_long_names_fit_without_scrolling(browser, tmp_path):
+    long = "implementation changed: " + " → ".join(
+        f"sm90_xmma_fprop_{'implicit_gemm_' * 6}{i}" for i in range(2)
+    )
+    named = moved("cudnn_selection/conv", Change.UNCLEAR, 1.0, long, benchmark="off", shape="3x3-256-256-14")
+    gone = dataclasses.replace(named, change=Change.NOT_COMPARABLE, ratio=None, low=None, high=None)
+    rows = [dataclasses.replace(named, baseline=1.234e-4, candidate=2.345e-4), gone]
+    ran = Table(
+        ("case", "what", "baseline", "candidate"), ((Code("a"), "kernels", *[Code(long)] * 2),), "kernels"
+    )
+    sections = [tables.cases(rows), tables.memory([dataclasses.replace(named, unit="peak_nbytes")])]
+    out = writer.write("x", [*sections, Section("Kernels", (ran,))], tmp_path / "x.html")
+    for width in (1300, 1000):
+        wider = "boxes => boxes.map(box => box.scrollWidth - box.clientWidth)"
+        assert browser(out, width).eval_on_selector_all(".table", wider) == [0, 0, 0]
+
+
 def test_it_prints_with_everything_unfolded(written, browser, tmp_path):
     tab = browser(written, color_scheme="dark")
     tab.emulate_media(media="print")
@@ -686,6 +704,20 @@ def test_what_canaries_say_of_the_machine(results, changes, text):
     canaries = tuple(dataclasses.replace(comparison.canaries[0], change=change) for change in changes)
     said = answer.answer(dataclasses.replace(comparison, canaries=canaries), data)
     assert text in page.letters(said.blocks[4])
+
+
+@pytest.mark.parametrize(
+    ("attribution", "said"),
+    [
+        ("nothing differs", "None of the 2 canaries moved. Nothing differs."),
+        ("no component of the stack differs", "moved. No component of the stack differs."),
+        ("cudart 11.8 -> 12.4", "moved. What differs: cudart 11.8 -> 12.4."),
+    ],
+)
+def test_what_differs_is_a_sentence(results, attribution, said):
+    comparison, data = asked.compared(["old", "new"], "demo", results, None)
+    made = answer.answer(dataclasses.replace(comparison, attribution=attribution), data)
+    assert said in page.letters(made.blocks[4])
 
 
 # --- claims

@@ -31,6 +31,7 @@ _CANARIES_MOVED = (
     "down to the stack."
 )
 _SHORT = 3  # sentences
+_NO_DIFFERENCE = ("nothing ", "no ")  # how an attribution begins that is a sentence by itself
 _NOT_DONE = (Status.SKIPPED, Status.NOT_APPLICABLE)
 
 
@@ -150,7 +151,8 @@ def _attributed(comparison: Comparison) -> str:
     """The sentences on canaries, and on what the changes may be put down to."""
     of_contrast = comparison.pairing == Pairing.RUNS
     what = f"{titles.against(comparison)}, and nothing else" if of_contrast else comparison.attribution
-    differs = f"What differs: {what}."
+    nothing = what.startswith(_NO_DIFFERENCE)
+    differs = f"{what[0].upper()}{what[1:]}." if nothing else f"What differs: {what}."
     if comparison.canaries_moved:
         return f"{_CANARIES_MOVED} {differs}"
     seen = [row.change for row in comparison.canaries if row.change is not Change.NOT_COMPARABLE]
