@@ -7,6 +7,7 @@ one stack) under a *policy*, and gives a *measurement*. Runs sit in *rounds*, ro
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,6 +56,18 @@ def why_nothing(ends: Mapping[tuple[str, str], int]) -> str:
         return ""
     status, reason = max(ends, key=lambda end: (_INSTALL in end[1], ends[end]))
     return reason or str(status)
+
+
+def nothing_measured(ends: Mapping[tuple[str, str], int]) -> str:
+    """The sentence on cases of which none is `ok`, with the reason of `why_nothing`; "" where one is."""
+    if not (reason := why_nothing(ends)):
+        return ""
+    reasons = Counter[str]()
+    for (status, why), n in ends.items():
+        reasons[why or str(status)] += n
+    rarer = all(n < reasons[reason] for why, n in reasons.items() if why != reason)
+    lead = "" if len(reasons) == 1 else ", most often" if rarer else ", among them"
+    return f"nothing was measured: {reasons.total()} cases, 0 measured{lead}: {reason}"
 
 
 def too_many_flagged(n_flagged: int, n_samples: int) -> bool:

@@ -205,7 +205,8 @@ def test_fewer_than_three_pairs_show_the_ratio_and_are_unclear(tmp_path, count):
     assert row.ratio == pytest.approx(0.5, rel=0.1)
     assert (row.n, row.low, row.high, row.q_change) == (count, None, None, None)
     assert row.reason.endswith(f"n is {count}, a verdict needs 3")
-    assert row.next_step == ("measure at least 2 more rounds", "measure at least 1 more round")[count - 1]
+    more = ("2 more rounds", "1 more round")[count - 1]
+    assert row.next_step == f"measure at least {more} (cuda-gains run: raise --rounds by {3 - count})"
 
 
 def test_values_that_never_meet_in_a_round_are_unclear(tmp_path):
@@ -271,7 +272,9 @@ def test_fewer_than_three_runs_on_a_side_are_unclear(tmp_path, before, after):
     assert row.ratio == pytest.approx(0.5, rel=0.1)
     assert (row.n, row.low) == (min(before, after), None)
     more = "2 more runs" if row.n == 1 else "1 more run"
-    assert row.next_step == f"measure at least {more} on each side"
+    assert row.next_step.startswith(
+        f"measure at least {more} on each side (cuda-gains run: raise --rounds by "
+    )
 
 
 def test_two_json_files(tmp_path):

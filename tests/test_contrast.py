@@ -175,7 +175,7 @@ def test_fewer_than_three_runs_are_unclear(tmp_path):
     row = read(tmp_path).cases[0]
     assert (row.change, row.n, row.low) == (Change.UNCLEAR, 2, None)
     assert row.ratio == pytest.approx(2.0, rel=0.05)
-    assert row.next_step == "measure at least 1 more run"
+    assert row.next_step == "measure at least 1 more run (cuda-gains run: raise --rounds by 1)"
 
 
 def test_values_of_different_runs_are_never_paired(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench_lib import next_step
-from bench_lib.model import Status, why_nothing
+from bench_lib.model import Status, nothing_measured, why_nothing
 
 FAMILIES = Path(__file__).parents[1] / "docs/families"
 
@@ -66,3 +66,20 @@ def test_what_can_be_installed_is_named_before_a_missing_gpu():
     assert why_nothing(
         {(Status.SKIPPED, "no GPU: none here"): 2, (Status.NOT_APPLICABLE, "no torch"): 1}
     ) == ("no GPU: none here")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ({(Status.SKIPPED, "a"): 2, (Status.NOT_APPLICABLE, "a"): 1}, "3 cases, 0 measured: a"),
+        ({(Status.SKIPPED, "a"): 2, (Status.FAILED, "b"): 1}, "3 cases, 0 measured, most often: a"),
+        ({(Status.SKIPPED, "a"): 1, (Status.FAILED, ""): 1}, "2 cases, 0 measured, among them: a"),
+        (
+            {(Status.SKIPPED, "a"): 9, (Status.SKIPPED, "pip install x"): 1},
+            "10 cases, 0 measured, among them: pip",
+        ),
+    ],
+)
+def test_most_often_is_said_of_what_was_most_often(ends, told):
+    assert nothing_measured(ends).startswith(f"nothing was measured: {told}")
+    assert nothing_measured({**ends, (Status.OK, ""): 1}) == ""

@@ -345,12 +345,22 @@ def test_a_stack_that_was_not_created_is_refused_on_the_cpu_too(runs: Runs, monk
     assert not runs.journals()
 
 
+def test_a_wrong_result_is_summed_up_by_its_first_words(runs: Runs):
+    """As numpy's assertions begin: with an empty line."""
+    check = "def check(found):\n    raise AssertionError('\\nNot equal to tolerance 0.1\\n\\nall of it')\n"
+    body = f"{check}def bench_a(bench):\n    bench(lambda: 1, timing='host', check=check)\n"
+    runs.write(body, "bench_wrong", head='FAMILY = "wrong"\nMARGIN = 0.1\n')
+    done = runs.pytest("--family=wrong")
+    done.stdout.fnmatch_lines(["nothing was measured: 1 cases, 0 measured: Not equal to tolerance 0.1"])
+    done.stdout.fnmatch_lines(["FAILED bench_wrong.py::bench_a - Not equal to tolerance 0.1"])
+
+
 def test_a_run_that_measured_nothing_says_so_and_why(runs: Runs):
     body = "def bench_a(bench, gpu): pass\ndef bench_b(bench, gpu): pass\n"
     runs.write(body, "bench_none", head='FAMILY = "none"\n')
     done = runs.pytest("--device=cpu", "--family=none")
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["nothing was measured: 2 cases, 0 measured, most often: *"])
+    done.stdout.fnmatch_lines(["nothing was measured: 2 cases, 0 measured: no GPU: *"])
     done.stdout.fnmatch_lines(["cuda-gains: no MARGIN in the file of none: 0.05 applies, which is 5 %"])
     assert "nothing was measured" not in runs.pytest("--family=made").stdout.str()
 

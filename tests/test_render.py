@@ -71,7 +71,9 @@ def shown(given, width=200):
 
 def test_the_table_opens_with_what_differs_and_ends_with_the_counts():
     lines = [line.strip() for line in shown(comparison()).splitlines()]
-    assert lines[0] == "old -> new (demo): ratio = candidate / baseline"
+    assert lines[0] == "old -> new (campaign demo): ratio = candidate / baseline"
+    two = shown(comparison(campaign="before / after")).splitlines()[0]
+    assert two.strip() == "old -> new (campaigns before and after): ratio = candidate / baseline"
     assert lines[1] == "what differs: cudart 11.8 -> 12.4; also different: kernel"
     assert lines[2] == "machine: kernel 6.8.0 -> 6.9.0"
     order = [lines.index(name) for name in ("Canaries", "Cases", "Quantities", "left out")]
@@ -106,9 +108,14 @@ def test_a_speed_up_below_one_is_shown_as_it_is():
 
 
 def test_what_was_left_out_is_grouped_by_reason():
-    assert "launch/a, launch/b: new: failed: boom" in shown(comparison())
-    many = tuple((f"launch/{i}", "skipped") for i in range(10))
-    assert render.left_out_lines(many) == ["launch/0, launch/1, launch/2 and 7 more: skipped"]
+    assert "\n  2 (launch/a, launch/b): new: failed: boom\n" in shown(comparison())
+    many = [f"launch/{op}[size={n}]" for op in "abcde" for n in range(6)]
+    given = comparison(left_out=tuple((name, "skipped") for name in many))
+    assert "\n  30 (launch/a, launch/b, launch/c and 2 more): skipped\n" in shown(given)
+    written = render.markdown(given).replace("\\", "")
+    assert f"\n- {', '.join(many)}: skipped\n" in written  # all of them
+    one = comparison(left_out=((many[0], "skipped"),))
+    assert f"\n  {many[0]}: skipped\n" in shown(one)
 
 
 def test_a_moved_canary_comes_first():
@@ -206,7 +213,7 @@ def test_csv_has_one_header_and_a_line_a_row():
 def test_markdown_escapes_what_would_be_markup():
     given = comparison(cases=(row(case_id=HOSTILE, reason="a | b"),), campaign="<script>")
     text = render.markdown(given)
-    assert text.startswith("# old -> new (&lt;script>)")
+    assert text.startswith("# old -> new (campaign &lt;script>)")
     table = [line for line in text.splitlines() if line.startswith("|") and "bell" in line]
     assert len(table) == 1
     cells = table[0].replace(r"\|", "").split("|")

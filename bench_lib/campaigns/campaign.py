@@ -31,7 +31,7 @@ from bench_lib.journaling import journal
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import BAD, FEWEST, Status, why_nothing
+from bench_lib.model import BAD, FEWEST, Status, nothing_measured
 from bench_lib.processes.ended import how_it_ended
 from bench_lib.stacking import stacks, stock
 
@@ -41,10 +41,7 @@ _MAX_DEATHS = 3  # of processes that finished no case, in one round and arm
 _INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ctrl-C
 _LAST_LINES = 12
 
-_NOTHING = (
-    "nothing was measured: {cases} cases, 0 measured, most often: {reason}; these rounds hold no times: "
-    "mend that, and measure into another --campaign"
-)
+_NOTHING = "these rounds hold no times: mend that, and measure into another --campaign"
 
 # Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
 _ENDED = (0, 1)  # all cases ran; some failed
@@ -151,9 +148,9 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
     put = campaign.sharing.end()
     say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
-    nothing = why_nothing(campaign.ends)
+    nothing = nothing_measured(campaign.ends)
     if nothing:
-        say(_NOTHING.format(cases=campaign.ends.total(), reason=nothing))
+        say(f"{nothing}; {_NOTHING}")
     elif not code:
         say(_next(campaign))
     return code or (1 if campaign.bad or nothing or not put else 0)

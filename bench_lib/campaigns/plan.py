@@ -77,8 +77,8 @@ class Plan:
             raise UsageError(f"--device is {self.device!r}, expected one of {', '.join(_DEVICES)}")
         if not self.benchmarks.exists():
             raise UsageError(
-                f"there is no {self.benchmarks}; measuring needs the benchmark files of a checkout of the "
-                "suite, or your own: name their folder with --benchmarks"
+                f"there is no folder {self.benchmarks}; measuring needs the benchmark files of a checkout of "
+                "the suite, or your own: name their folder with --benchmarks"
             )
         families.check(self.benchmarks, self.families, suite_files.folders())
 

@@ -134,7 +134,7 @@ def _without_values(row: Row, pairing: Pairing) -> CaseChange:
             **_question(row), change=change, reason=reason, next_step=row.next_step, failed=row.failed
         )
     reason = f"no {_replicates(pairing, 1)} holds a usable value of both sides" + _missing(row, pairing)
-    next_step = f"measure at least {_more(FEWEST, pairing)}"
+    next_step = _at_least(FEWEST, pairing)
     return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
 
 
@@ -176,7 +176,7 @@ def effect_text(change: CaseChange) -> str:
 
 def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
     if change.n < FEWEST:
-        return f"measure at least {_more(FEWEST - change.n, pairing)}"
+        return _at_least(FEWEST - change.n, pairing)
     if change.change is Change.UNCLEAR:
         more = max(rounds - change.n, 1)
         if more > MOST_MORE:
@@ -195,6 +195,12 @@ def _hopeless(change: CaseChange) -> str:
         return "the effect lies at the margin"
     scatter = percent_text(np.expm1(change.sd or half))
     return f"its values scatter by {scatter}, find what disturbs them first"
+
+
+def _at_least(n: int, pairing: Pairing) -> str:
+    """Rounds that gave no value are in: the same command measures none until it asks for more."""
+    raised = "" if pairing is Pairing.INSTALLATIONS else f" (cuda-gains run: raise --rounds by {n})"
+    return f"measure at least {_more(n, pairing)}{raised}"
 
 
 def _more(n: int, pairing: Pairing) -> str:

@@ -83,7 +83,8 @@ def markdown(comparison: Comparison) -> str:
     for title, rows in _sections(comparison):
         lines += ["", f"## {title}", "", *_markdown_table([_HEAD, *(_cells(row) for row in rows)])]
     if comparison.left_out:
-        lines += ["", "## Left out", "", *(_bullet(line) for line in left_out_lines(comparison.left_out))]
+        lines += ["", "## Left out", ""]
+        lines += [_bullet(f"{', '.join(names)}: {why}") for why, names in _left_out(comparison).items()]
     return "\n".join([*lines, "", _escaped(counts_text(comparison))]) + "\n"
 
 
@@ -99,12 +100,18 @@ def counts_text(comparison: Comparison) -> str:
     return f"{cases}: {counts}; {len({name for name, _ in comparison.left_out})} left out"
 
 
-def left_out_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
-    """What was left out, one line a reason: how many, the first names, why."""
+def _left_out(comparison: Comparison) -> dict[str, list[str]]:
+    """What was left out by reason."""
     by_reason: dict[str, list[str]] = {}
-    for name, why in left_out:
+    for name, why in comparison.left_out:
         by_reason.setdefault(why, []).append(name)
-    return [f"{names_text(names, _NAMES_SHOWN)}: {why}" for why, names in by_reason.items()]
+    return by_reason
+
+
+def _few(names: list[str]) -> str:
+    """How many they are and the first of them, without parameters; the other formats name them all."""
+    short = list(dict.fromkeys(name.partition("[")[0] for name in names))
+    return names[0] if len(names) == 1 else f"{len(names)} ({names_text(short, _NAMES_SHOWN)})"
 
 
 def change_text(row: CaseChange) -> str:
@@ -133,13 +140,14 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
             yield Text(f"{what} {hidden} that did not move or are unclear: --format md, csv or json")
     if comparison.left_out:
         yield Text("\nleft out", style="bold")
-        for line in left_out_lines(comparison.left_out):
-            yield Text(_plain(f"  {line}"))
+        for why, names in _left_out(comparison).items():
+            yield Text(_plain(f"  {_few(names)}: {why}"))
     yield Text(f"\n{counts_text(comparison)}", style="bold")
 
 
 def _title(comparison: Comparison) -> str:
-    where = f" ({comparison.campaign})" if comparison.campaign else ""
+    names = comparison.campaign.split(" / ")
+    where = f" (campaign{'s' * (len(names) > 1)} {' and '.join(names)})" if comparison.campaign else ""
     return _plain(f"{comparison.baseline} -> {comparison.candidate}{where}: ratio = candidate / baseline")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench_lib import next_step
-from bench_lib.model import FEWEST, Case, why_nothing
+from bench_lib.model import FEWEST, Case
 from bench_lib.running import selection
 from bench_lib.running.options import LOCAL
 from bench_lib.running.target import CUDA
@@ -47,13 +47,6 @@ def _margins(cases: Sequence[pytest.Item]) -> Iterator[str]:
     if families := selection.without_margin(cases):
         named = ", ".join(families)
         yield f"cuda-gains: no MARGIN in the file of {named}: {selection.MARGIN} applies, which is 5 %"
-
-
-def nothing_measured(ends: Mapping[tuple[str, str], int]) -> str:
-    """The sentence on a run none of whose cases was measured, with the commonest reason; else ""."""
-    if not (reason := why_nothing(ends)):
-        return ""
-    return f"nothing was measured: {sum(ends.values())} cases, 0 measured, most often: {reason}"
 
 
 def next_line(run: "Run", cases: Mapping[str, Case]) -> str:

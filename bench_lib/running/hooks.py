@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
-from bench_lib.model import Case, Status
+from bench_lib.model import Case, Status, nothing_measured
 from bench_lib.running import banner, ending, selection
 from bench_lib.running.choice import WITH_XDIST, Choice
 from bench_lib.running.options import Options, Task
@@ -204,7 +204,7 @@ class Hooks:
             reason = f"Skipped: {ending.text_of(error)}"
             report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, reason)
         elif isinstance(error, CudaGainsError):
-            report.longrepr = ending.text_of(error)
+            report.longrepr = ending.text_of(error).lstrip()  # its first line is what pytest sums up
         if self.active and ours:
             self._note_end(item, error, call.when)
         return report
@@ -286,7 +286,7 @@ class Hooks:
             terminalreporter.write_line(f"{n} {status}{f': {reason}' if reason else ''}")
         if (n := len(self.run.statuses)) < self.run.expected:
             terminalreporter.write_line(f"incomplete: {n} of {self.run.expected} cases were measured")
-        if said := banner.nothing_measured(ends):
+        if said := nothing_measured(ends):
             terminalreporter.write_line(said)
         if self._choice.lost:
             terminalreporter.write_line(self._choice.lost)
