@@ -17,7 +17,7 @@ from bench_lib.faults.secrets import hidden, secrets
 
 SCHEMA = 1
 _UNKNOWN = "unknown"
-_STYLES = {State.OK: "green", State.WARN: "yellow", State.FAIL: "bold red", State.NOT_APPLICABLE: "dim"}
+_STYLES = {State.OK: "green", State.WARN: "yellow", State.FAIL: "bold red"}
 
 
 def facts(s: Snapshot) -> dict[str, Any]:
@@ -59,15 +59,19 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
     table = Table("check", "state", Column("found", overflow="fold"), box=None, pad_edge=False)
     group = ""
     for check in answer["checks"]:
+        state = State(check["state"])
+        if state is State.NOT_APPLICABLE:  # half of them where there is no GPU: counted below
+            continue
         if check["group"] != group:
             group = check["group"]
             table.add_row(Text(f"\n{group}", style="bold"))
-        state = State(check["state"])
-        style = "dim" if state is State.NOT_APPLICABLE else ""
-        table.add_row(check["name"], Text(state, style=_STYLES[state]), Text(_told(check), style=style))
+        table.add_row(check["name"], Text(state, style=_STYLES[state]), Text(_told(check)))
     console.print(table)
     counts = Counter(check["state"] for check in answer["checks"])
-    console.print(f"\nstack {answer['stack']}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    none = counts.pop(State.NOT_APPLICABLE, 0)
+    told = [f"{n} {state}" for state, n in counts.items()]
+    told += [f"{none} {State.NOT_APPLICABLE} (--json lists them)"] if none else []
+    console.print(f"\nstack {answer['stack']}: {', '.join(told)}", soft_wrap=True)
 
 
 def _facts(facts: Mapping[str, Any]) -> Table:
