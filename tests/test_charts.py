@@ -14,10 +14,11 @@ import synthetic
 from figures import assert_readable, said
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETLEFT, CARETRIGHT
 
 from bench_lib.comparing import compare, sides, store
 from bench_lib.comparing.changes import CaseChange, Change, Comparison
-from bench_lib.drawing import canvas, case_names, charts, launch_chart
+from bench_lib.drawing import canvas, case_names, charts, forest_chart, launch_chart
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
 
@@ -54,7 +55,7 @@ def lines_at(figure: Figure, y: float) -> list[tuple[list[float], str]]:
 
 
 def test_a_row_shows_ratio_interval_and_change():
-    figure = charts.forest(comparison(row("launch/op", 0.9, 0.02, Change.FASTER)))
+    figure = forest_chart.forest(comparison(row("launch/op", 0.9, 0.02, Change.FASTER)))
     (interval, colour), (point, _) = lines_at(figure, -1)
     assert interval == pytest.approx([0.882, 0.918])
     assert point == [0.9]
@@ -65,14 +66,14 @@ def test_a_row_shows_ratio_interval_and_change():
 
 
 def test_the_margin_of_each_row_is_shaded():
-    figure = charts.forest(comparison(row()))
+    figure = forest_chart.forest(comparison(row()))
     (band,) = figure.axes[0].collections
     assert sorted(set(band.get_paths()[0].vertices[:, 0])) == pytest.approx([1 / 1.05, 1.05])
 
 
 def test_canaries_stand_on_top_and_cases_go_from_gain_to_loss():
     cases = [row("launch/slow", 1.2), row("launch/fast", 0.8), row("launch/even", 1.0)]
-    figure = charts.forest(comparison(*cases, canaries=(row("canary/spin"),)))
+    figure = forest_chart.forest(comparison(*cases, canaries=(row("canary/spin"),)))
     assert labels(figure)[1] == "canary/spin"
     assert labels(figure)[3:] == ["launch/fast", "launch/even", "launch/slow"]
     assert labels(figure)[0].startswith("Canaries")
@@ -80,16 +81,44 @@ def test_canaries_stand_on_top_and_cases_go_from_gain_to_loss():
 
 def test_a_ratio_is_always_inside_the_axis_even_beside_a_huge_interval():
     cases = [row("launch/a", 1.02, 0.9), row("launch/b", 0.4), row("launch/c", 3.0)]
-    figure = charts.forest(comparison(*cases))
+    figure = forest_chart.forest(comparison(*cases))
     low, high = figure.axes[0].get_xlim()
     assert low < 0.4 < 3.0 < high
-    alone = charts.forest(comparison(row("launch/a", 1.0, 0.9999)))
+    alone = forest_chart.forest(comparison(row("launch/a", 1.0, 0.9999)))
     assert alone.axes[0].get_xlim()[0] > 0.5
+
+
+def heads(figure: Figure, y: float) -> list[float]:
+    """Where the arrowheads of one row of a forest point to."""
+    lines = [line for line in figure.axes[0].get_lines() if set(line.get_ydata()) == {y}]
+    return [line.get_xdata()[0] for line in lines if line.get_marker() in (CARETLEFT, CARETRIGHT)]
+
+
+def test_one_case_far_from_the_others_does_not_set_the_axis():
+    far = CaseChange(
+        "launch/far", "launch", "op", {}, "time", Change.UNCLEAR, "", ratio=4.872, low=1.465, high=16.2
+    )
+    figure = forest_chart.forest(comparison(*many(30), far))
+    low, high = figure.axes[0].get_xlim()
+    assert 0.8 < low < 0.95
+    assert 1.1 < high < 1.4
+    assert heads(figure, -31) == [high]
+    assert all(low <= x <= high for xs, _ in lines_at(figure, -31) for x in xs)
+    assert "4.872 [1.465, 16.2]  unclear" in said(figure)
+    assert "What goes on beyond the axis ends in an arrowhead." in said(figure).replace("\n", " ")
+
+
+def test_only_an_interval_that_goes_on_has_an_arrowhead():
+    wide, others = row("launch/a", 1.0, 0.9999), [row("launch/b", 1.0), row("launch/c", 1.1)]
+    figure = forest_chart.forest(comparison(wide, *others))
+    assert heads(figure, -1) == list(figure.axes[0].get_xlim())
+    assert [heads(figure, y) for y in (-2, -3)] == [[], []]
+    assert "arrowhead" not in said(forest_chart.forest(comparison(*others)))
 
 
 def test_of_many_cases_the_largest_effects_are_drawn_and_it_says_so():
     cases = [*many(200), row("launch/gone", None, change=Change.NOT_COMPARABLE)]
-    figure = charts.forest(comparison(*cases))
+    figure = forest_chart.forest(comparison(*cases))
     shown = labels(figure)[1:]
     effects = {case.case_id: abs(math.log(case.ratio)) for case in cases if case.ratio}
     assert set(shown) == set(sorted(effects, key=effects.get)[-60:])
@@ -100,7 +129,7 @@ def test_of_many_cases_the_largest_effects_are_drawn_and_it_says_so():
 @pytest.mark.parametrize("count", [0, 3, 30, 200])
 def test_a_forest_of_any_size_can_be_read(count):
     canaries = tuple(row(f"canary/c{i}") for i in range(count and 4))
-    assert_readable(charts.forest(comparison(*many(count), canaries=canaries)))
+    assert_readable(forest_chart.forest(comparison(*many(count), canaries=canaries)))
 
 
 def test_long_names_lose_nothing_by_which_they_differ():
@@ -111,7 +140,7 @@ def test_long_names_lose_nothing_by_which_they_differ():
         for precision in ("fp16", "bf16")
         for zeta in (1, 2)
     ]
-    figure = charts.forest(comparison(*cases, canaries=(row("canary/spin[a=1]"),)))
+    figure = forest_chart.forest(comparison(*cases, canaries=(row("canary/spin[a=1]"),)))
     assert_readable(figure)
     shown = labels(figure)
     assert sum("precision=fp16" in label for label in shown) == 2
@@ -134,7 +163,7 @@ def test_a_title_is_broken_between_words_or_parameters():
 
 def test_a_long_name_alone_is_broken_between_two_parameters():
     name = "cudnn_selection/conv[" + ",".join(f"parameter{i}=value{i}" for i in range(6)) + "]"
-    figure = charts.forest(comparison(row(name, 0.9)))
+    figure = forest_chart.forest(comparison(row(name, 0.9)))
     assert_readable(figure)
     first, second = labels(figure)[1].split("\n")
     assert first.endswith(",")
@@ -145,7 +174,7 @@ def test_hostile_and_long_names_are_drawn_as_they_are(tmp_path):
     cases = [row(HOSTILE, 0.9), row("launch/" + "W" * 300, 1.1)]
     made = comparison(*cases)
     made = dataclasses.replace(made, candidate="<b>" + "W" * 500, campaign="W" * 100)
-    figure = charts.forest(made)
+    figure = forest_chart.forest(made)
     assert_readable(figure)
     _, svg = canvas.save(figure, tmp_path, "forest")
     tree = ElementTree.parse(svg)
@@ -157,7 +186,7 @@ def test_hostile_and_long_names_are_drawn_as_they_are(tmp_path):
 
 def test_a_saved_chart_has_its_size_and_is_the_same_each_time(tmp_path):
     for name in ("one", "two"):
-        figure = charts.forest(comparison(row(), canaries=(row("canary/spin"),)))
+        figure = forest_chart.forest(comparison(row(), canaries=(row("canary/spin"),)))
         canvas.save(figure, tmp_path, name)
     for kind in ("png", "svg"):
         assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()

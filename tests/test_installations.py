@@ -10,7 +10,7 @@ from synthetic import EPOCH, Machine, Noise, SyntheticCase
 from bench_lib.comparing import compare, installations, sides
 from bench_lib.comparing.changes import Change
 from bench_lib.comparing.verdicts import NOT_INTERLEAVED
-from bench_lib.drawing import charts
+from bench_lib.drawing import forest_chart
 from bench_lib.model import Case
 from bench_lib.pages import report
 
@@ -162,7 +162,7 @@ def test_the_report_says_what_n_counts(tmp_path):
     comparison = compare.compare(a, b)
     text = report.write(report.Subject(comparison, sides.joined(a, b)), tmp_path / "out").read_text()
     assert "the drivers alternated: 6 installations" in text
-    drawn = " ".join(charts.forest(comparison).axes[0].get_title(loc="left").split())
+    drawn = " ".join(forest_chart.forest(comparison).axes[0].get_title(loc="left").split())
     assert "3 pairs of installations, neighbours in time." in drawn
 
 

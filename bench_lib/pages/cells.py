@@ -11,7 +11,7 @@ from typing import ParamSpec
 
 from bench_lib.claims import judged, pages
 from bench_lib.comparing import sides, store
-from bench_lib.drawing import charts, gallery
+from bench_lib.drawing import forest_chart, gallery
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
 from bench_lib.pages import asked, calibrate_page
@@ -142,7 +142,7 @@ def _measuring(campaign: str, sides: Sequence[str]) -> list[str]:
 def forest(of: Cell) -> Iterable[Section]:
     """The ratio of every case with its interval."""
     if of.subject is not None:
-        figure = charts.forest(of.subject.comparison)
+        figure = forest_chart.forest(of.subject.comparison)
         yield Section("At a glance", (Chart("forest", "Ratio of every case with its interval", figure),))
 
 

@@ -15,7 +15,7 @@ from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.replicates import params_of
 from bench_lib.comparing.store import Data
 from bench_lib.comparing.verdicts import Pairing
-from bench_lib.drawing import charts, gallery
+from bench_lib.drawing import charts, forest_chart, gallery
 from bench_lib.html import writer
 from bench_lib.pages import bridge_page, destination
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
@@ -122,7 +122,7 @@ def sections(subject: Subject) -> list[Section]:
         *(bridge_page.sections(bridge) if bridge else ()),
         Section(
             "At a glance",
-            (Chart("forest", "Ratio of every case with its interval", charts.forest(comparison)),),
+            (Chart("forest", "Ratio of every case with its interval", forest_chart.forest(comparison)),),
         ),
         claims.section(campaign.claims, campaign.no_claims, subject.sides),
         families.overview(comparison.cases),
