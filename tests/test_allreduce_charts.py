@@ -90,7 +90,8 @@ def test_what_is_said(data):
 
     assert "fp32, in place, 8 ranks over NVLink" in told
     assert "Medians of 3 runs" in told
-    assert "2 curves of other worlds are not drawn" in told  # bf16
+    assert "2 curves are not drawn: bf16, in place, 8 ranks over NVLink." in told
+    assert "Messages of more than 1 MiB are in the other panel." in told
     assert "bytes / time x 14/8" in told
     assert "NVLink's peak, 450 GB/s in one direction" in told
     assert "Beyond the link's peak" in told  # 300 GB/s of algbw are 525 of busbw

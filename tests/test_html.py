@@ -755,7 +755,8 @@ def test_claims_are_in_the_answer_by_verdict_and_in_a_section_each(results):
     subject = report.Subject(comparison, data, report.Campaign(data, found))
     text = writer.page(subject.title, report.sections(subject))
     said = words(text)
-    assert "3 published claims are judged on these sides: 1 supported, 2 refuted." in said
+    names = "1 supported (“sentence <1>”), 2 refuted (“sentence <0>”; “sentence <2>”)"
+    assert f"Of 3 published claims about these sides: {names}." in said
     assert "measured of these sides. 2 claims are facts" in said
     assert text.count('<span class="mark refuted">refuted</span>') == 2
     assert "because <supported>; where it was looked up." in said
@@ -776,11 +777,15 @@ def test_a_report_shows_the_claims_about_its_own_sides_and_counts_the_others(res
         return words(writer.page("t", report.sections(report.Subject(comparison, data, campaign))))
 
     text = said(both, other)
-    assert "1 published claim is judged on these sides: 1 supported (1 more on other sides" in text
+    assert "The published claim “sentence <0>” is supported on these sides. None of the 2" in text
+    assert "1 more claim is judged on other sides of this campaign" in text
+    kept = dataclasses.replace(own.findings[0], driver_kept=True)
+    driven = dataclasses.replace(own, findings=(kept,))
+    assert "is supported on these sides: by the toolkit alone, the driver was not exchanged." in said(driven)
     assert "because <supported>" in text
     assert "because <refuted>" not in text
     text = said(other)
-    assert "published claim is judged" not in text
+    assert "The published claim" not in text
     assert "No published claim that this campaign measured is about these sides. 1 more claim is" in text
 
 

@@ -70,11 +70,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of the world that was measured most, and how many others there are."""
+    """The curves of the world that was measured most, and the world of each of the others."""
 
     world: World
     curves: tuple[Curve, ...]
-    others: int
+    others: tuple[World, ...]
     peak: float | None  # of the link, GB/s; None where it is not known
 
 
@@ -165,7 +165,7 @@ def _most(found: Mapping[World, list[Curve]], data: Data) -> Curves:
         return world.ranks, world.dtype == "fp32", world.place == "in", dots, world
 
     world = max(found, key=weight)
-    others = sum(len(of_one) for of_one in found.values()) - len(found[world])
+    others = tuple(other for other in sorted(found) if other != world for _ in found[other])
     return Curves(world, tuple(found[world]), others, _peak(world, set(data.runs["gpu_name"])))
 
 

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from bench_lib.allreduce_charts.curves import Curve, Curves, Dot, by_size, by_version, rank
+from bench_lib.allreduce_charts.curves import Curve, Curves, Dot, World, by_size, by_version, rank
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.canvas import COLOURS, GREY, STYLE, new_figure, shown, subtitle, title
 from bench_lib.drawing.dotplot import log_ticks
 from bench_lib.drawing.family_data import dots_text, where_text
 from bench_lib.drawing.marks import doubling_axis, draw_curve, legend
-from bench_lib.units import MIB, nbytes_text, seconds_text
+from bench_lib.units import MIB, names_text, nbytes_text, seconds_text
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _STROKES = ("-", "--", ":", "-.")
@@ -47,18 +47,29 @@ def _figure(data: Data, found: Curves) -> Figure:
     panels = figure.subplots(1, 2 if several else 1, squeeze=False)[0]
     looks = _looks(found.curves)
     small = [curve for curve in found.curves if curve.dots[0].nbytes <= MIB]
-    marks = _latency(panels[0], small or list(found.curves), looks, MIB if small and several else math.inf)
+    most = MIB if small and several else math.inf
+    marks = _latency(panels[0], small or list(found.curves), looks, most)
     if several:
         marks |= _bandwidth(panels[1], found, looks)
     runs = dots_text(len(dot.runs) for curve in found.curves for dot in curve.dots)
-    more = f"{found.others} curves of other worlds are not drawn." if found.others else ""
     alone = "" if several else "One rank: nothing moves between ranks, so there is no bus bandwidth."
-    subtitle(panels[0], [f"Time of an AllReduce: {found.world}.", runs, alone, more], 74 if several else 150)
+    larger = any(dot.nbytes > most for curve in found.curves for dot in curve.dots)
+    beside = f"Messages of more than {nbytes_text(most)} are in the other panel." if larger else ""
+    says = [f"Time of an AllReduce: {found.world}.", runs, alone, beside, _others(found.others)]
+    subtitle(panels[0], [one for one in says if one], 74 if several else 150)
     if several:
         subtitle(panels[1], [_bandwidth_text(found), where_text(data)], 74)
     title(figure, _title(found))
     legend(figure, {}, 3, *marks.values())
     return figure
+
+
+def _others(worlds: Sequence[World]) -> str:
+    """The sentence on curves that are not drawn, and what they are of."""
+    if not worlds:
+        return ""
+    number = "1 curve is" if len(worlds) == 1 else f"{len(worlds)} curves are"
+    return f"{number} not drawn: {names_text(list(dict.fromkeys(map(str, worlds))), _NAMED_IN_TITLE, '; ')}."
 
 
 def _looks(curves: Sequence[Curve]) -> dict[Curve, tuple[str, str, str]]:

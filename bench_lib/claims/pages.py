@@ -25,6 +25,15 @@ def title(found: Verdicts) -> str:
     return f"{number} judged on {', '.join(found.campaigns) or 'no campaign'}"
 
 
+def named(claims: Sequence[Judged], most: int = 4) -> str:
+    """The first claims in quotes; where no driver was exchanged and the effect could lie there, that too."""
+    told = [
+        f"“{one.claim.text.rstrip('.')}”" + (f" ({BY_THE_TOOLKIT})" if one.driver_kept else "")
+        for one in claims
+    ]
+    return names_text(told, most, "; ")
+
+
 def counts_text(found: Verdicts) -> str:
     """Claims by verdict, as one line."""
     return ", ".join(f"{n} {verdict}" for verdict, n in found.counts().items())

@@ -7,11 +7,9 @@ from bench_lib.claims import pages
 from bench_lib.claims.judged import Verdicts
 from bench_lib.claims.words import SETTLED, Finding, Judged, Verdict
 from bench_lib.pages.page import Bullets, Code, Inline, Part, Section, Table
-from bench_lib.units import names_text
 
 ASKED = "Are the claimed gains real?"
 _HEAD = ("claim", "claimed", "measured [95 % interval]", "verdict")
-_NAMED = 4  # claims that a sentence names
 _OF_EACH = 2  # findings of each verdict that a row shows
 _ORDER = list(Verdict)
 
@@ -33,22 +31,14 @@ def _answer(found: Verdicts, ours: Sequence[Judged]) -> Iterable[Inline]:
     were = "was" if len(ours) == 1 else "were"
     yield (f"{len(ours)} of {len(found.claims)} claims {were} measured: {pages.tally(ours)}", *more, ".")
     for verdict in (Verdict.SUPPORTED, Verdict.REFUTED):
-        if named := [one for one in ours if one.verdict is verdict]:
-            yield f"{str(verdict).capitalize()}: {_named(named)}."
+        if told := [one for one in ours if one.verdict is verdict]:
+            yield f"{str(verdict).capitalize()}: {pages.named(told)}."
     if kept := [one for one in ours if one.driver_kept]:
         of = "1 claim" if len(kept) == 1 else f"{len(kept)} claims"
         yield (
             f"Of {of} the effect would live in the driver, and one driver served both sides: the verdict is "
             "on the toolkit alone, and what another driver does was not measured."
         )
-
-
-def _named(claims: Sequence[Judged]) -> str:
-    told = [
-        f"“{one.claim.text.rstrip('.')}”" + (f" ({pages.BY_THE_TOOLKIT})" if one.driver_kept else "")
-        for one in claims
-    ]
-    return names_text(told, _NAMED, "; ")
 
 
 def _row(one: Judged) -> tuple[Inline, ...]:

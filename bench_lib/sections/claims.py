@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.pages import BY_THE_TOOLKIT, tally, verdict_cell
-from bench_lib.claims.words import Finding, Judged, Kind
+from bench_lib.claims.pages import BY_THE_TOOLKIT, named, plain_text, verdict_cell
+from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.pages.page import Code, Inline, Number, Section, Table
 
 _NONE = "No published claim that this campaign measured is about these sides. "
@@ -14,15 +14,17 @@ _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "of", "cases
 
 
 def sentence(found: Verdicts | None, sides: Collection[str]) -> str:
-    """Claims about these sides by verdict, in a sentence; "" where none could be judged."""
-    ours, others = _split(found, sides)
-    if not ours:
-        return ""
-    number = "1 published claim is" if len(ours) == 1 else f"{len(ours)} published claims are"
-    more = f" ({others} more on other sides of this campaign)" if others else ""
-    kept = sum(one.driver_kept for one in ours)
-    alone = f"; {kept} of them {BY_THE_TOOLKIT}" if kept else ""
-    return f"{number} judged on these sides: {tally(ours)}{alone}{more}."
+    """The claims about these sides by verdict, by name, in a sentence; "" where none could be judged."""
+    ours, _ = _split(found, sides)
+    if len(ours) == 1:
+        alone = f": {BY_THE_TOOLKIT}" if ours[0].driver_kept else ""
+        text = ours[0].claim.text.rstrip(".")
+        return f"The published claim “{text}” is {plain_text(ours[0])} on these sides{alone}."
+    of_each: dict[str, list[Judged]] = {}
+    for one in sorted(ours, key=lambda one: list(Verdict).index(one.verdict)):
+        of_each.setdefault(plain_text(one), []).append(one)
+    told = [f"{len(some)} {verdict} ({named(some)})" for verdict, some in of_each.items()]
+    return f"Of {len(ours)} published claims about these sides: {', '.join(told)}." if told else ""
 
 
 def section(found: Verdicts | None, why_none: str, sides: Collection[str]) -> Section | None:
@@ -70,11 +72,11 @@ def _between(one: Judged, sides: Collection[str]) -> Judged:
 def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
     """A row a finding: the claim in words, its bound, the verdict and what it rests on."""
     claim = one.claim
-    named: Inline = (Code(claim.id), f": {claim.text}")
+    called: Inline = (Code(claim.id), f": {claim.text}")
     bound = bound_text(claim) or str(claim.kind)
     return [
         (
-            named,
+            called,
             ", ".join(part for part in (bound, finding.group) if part),
             verdict_cell(finding),
             finding.shown,
