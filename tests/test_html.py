@@ -782,6 +782,8 @@ def test_a_report_shows_the_claims_about_its_own_sides_and_counts_the_others(res
     kept = dataclasses.replace(own.findings[0], driver_kept=True)
     driven = dataclasses.replace(own, findings=(kept,))
     assert "is supported on these sides: by the toolkit alone, the driver was not exchanged." in said(driven)
+    assert "2 supported (“sentence <0>”; “sentence <0>”); all by the toolkit alone" in said(driven, driven)
+    assert "; 1 of them by the toolkit alone" in said(own, driven)
     assert "because <supported>" in text
     assert "because <refuted>" not in text
     text = said(other)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bench_lib.claims.bounds import bound_text, tolerance_text
 from bench_lib.claims.judged import Verdicts
@@ -25,13 +25,9 @@ def title(found: Verdicts) -> str:
     return f"{number} judged on {', '.join(found.campaigns) or 'no campaign'}"
 
 
-def named(claims: Sequence[Judged], most: int = 4) -> str:
-    """The first claims in quotes; where no driver was exchanged and the effect could lie there, that too."""
-    told = [
-        f"“{one.claim.text.rstrip('.')}”" + (f" ({BY_THE_TOOLKIT})" if one.driver_kept else "")
-        for one in claims
-    ]
-    return names_text(told, most, "; ")
+def quoted(claims: Sequence[Judged], most: int = 4, after: Callable[[Judged], str] = lambda _: "") -> str:
+    """The first claims in quotes, each with what is said `after` it."""
+    return names_text([f"“{one.claim.text.rstrip('.')}”{after(one)}" for one in claims], most, "; ")
 
 
 def counts_text(found: Verdicts) -> str:

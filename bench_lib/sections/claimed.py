@@ -32,13 +32,17 @@ def _answer(found: Verdicts, ours: Sequence[Judged]) -> Iterable[Inline]:
     yield (f"{len(ours)} of {len(found.claims)} claims {were} measured: {pages.tally(ours)}", *more, ".")
     for verdict in (Verdict.SUPPORTED, Verdict.REFUTED):
         if told := [one for one in ours if one.verdict is verdict]:
-            yield f"{str(verdict).capitalize()}: {pages.named(told)}."
+            yield f"{str(verdict).capitalize()}: {pages.quoted(told, after=_alone)}."
     if kept := [one for one in ours if one.driver_kept]:
         of = "1 claim" if len(kept) == 1 else f"{len(kept)} claims"
         yield (
             f"Of {of} the effect would live in the driver, and one driver served both sides: the verdict is "
             "on the toolkit alone, and what another driver does was not measured."
         )
+
+
+def _alone(one: Judged) -> str:
+    return f" ({pages.BY_THE_TOOLKIT})" if one.driver_kept else ""
 
 
 def _row(one: Judged) -> tuple[Inline, ...]:

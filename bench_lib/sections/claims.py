@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.pages import BY_THE_TOOLKIT, named, plain_text, verdict_cell
+from bench_lib.claims.pages import BY_THE_TOOLKIT, plain_text, quoted, verdict_cell
 from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.pages.page import Code, Inline, Number, Section, Table
 
@@ -16,15 +16,17 @@ _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "of", "cases
 def sentence(found: Verdicts | None, sides: Collection[str]) -> str:
     """The claims about these sides by verdict, by name, in a sentence; "" where none could be judged."""
     ours, _ = _split(found, sides)
+    kept = sum(one.driver_kept for one in ours)
     if len(ours) == 1:
-        alone = f": {BY_THE_TOOLKIT}" if ours[0].driver_kept else ""
-        text = ours[0].claim.text.rstrip(".")
-        return f"The published claim “{text}” is {plain_text(ours[0])} on these sides{alone}."
+        alone = f": {BY_THE_TOOLKIT}" if kept else ""
+        return f"The published claim {quoted(ours)} is {plain_text(ours[0])} on these sides{alone}."
     of_each: dict[str, list[Judged]] = {}
     for one in sorted(ours, key=lambda one: list(Verdict).index(one.verdict)):
         of_each.setdefault(plain_text(one), []).append(one)
-    told = [f"{len(some)} {verdict} ({named(some)})" for verdict, some in of_each.items()]
-    return f"Of {len(ours)} published claims about these sides: {', '.join(told)}." if told else ""
+    told = [f"{len(some)} {verdict} ({quoted(some)})" for verdict, some in of_each.items()]
+    which = "all" if kept == len(ours) else f"{kept} of them"
+    alone = f"; {which} {BY_THE_TOOLKIT}" if kept else ""
+    return f"Of {len(ours)} published claims about these sides: {', '.join(told)}{alone}." if told else ""
 
 
 def section(found: Verdicts | None, why_none: str, sides: Collection[str]) -> Section | None:
