@@ -535,12 +535,11 @@ def test_it_fits_a_wide_and_a_narrow_screen_light_and_dark(written, browser, wid
     assert width == 400 or first["y"] < 900
 
 
-def test_a_chart_on_a_phone_opens_at_its_axis(written, browser):
+def test_a_chart_on_a_phone_opens_at_its_axis_and_the_names_beside_it(written, browser):
     tab = browser(written, 400)
     axis = tab.locator("[id$='-axes_1'] [id$='-patch_2']").first.bounding_box()
     box = tab.locator(".chart").first.bounding_box()
-    assert box["x"] - 1 <= axis["x"]
-    assert axis["x"] + axis["width"] <= box["x"] + box["width"] + 1
+    assert 0.24 < (axis["x"] - box["x"]) / box["width"] < 0.5
 
 
 def test_tables_with_empty_cells_and_long_names_fit_without_scrolling(browser, tmp_path):

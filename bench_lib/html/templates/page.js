@@ -73,13 +73,15 @@ for (const box of document.querySelectorAll(".table[data-name]")) {
   filterable(box, table);
 }
 
-// On a narrow screen a chart opens at its axis, and as much of the names beside it as there is room for.
+// On a narrow screen a chart opens at its axis, with the ends of the names beside it in a quarter of the room.
 for (const box of document.querySelectorAll(".chart")) {
   const axes = box.querySelector('[id$="-axes_1"] [id$="-patch_2"]');
   if (!axes || box.scrollWidth <= box.clientWidth) continue;
   const { left, right } = axes.getBoundingClientRect();
   const start = box.getBoundingClientRect().left;
-  if (right - start > box.clientWidth) box.scrollLeft = Math.min(left - start, right - start - box.clientWidth);
+  if (right - start > box.clientWidth) {
+    box.scrollLeft = Math.min(left - start - box.clientWidth / 4, right - start - box.clientWidth);
+  }
 }
 
 // What is folded away is printed too.
