@@ -14,6 +14,7 @@ from bench_lib.comparing.changes import Change
 from bench_lib.drawing.family_data import medians, of_family
 from bench_lib.pages import page, report
 from bench_lib.pages.report import Subject
+from bench_lib.sections import answer
 
 ROOT = Path(__file__).parents[1]
 SHORT = (ROOT / "README.md").read_text()
@@ -270,6 +271,15 @@ def test_what_the_builds_of_pytorch_do_to_compiling():
     assert f"took {new:.0f} s with empty\ncaches against {old:.0f} and {older:.0f} s" in README
     (new,), (old,) = first(candidate, "first_warm"), first(baseline, "first_warm")
     assert f"{new:.1f} s with filled ones against {old:.1f}" in README
+
+
+def test_the_short_answer_on_compiling_says_what_is_open():
+    gains, losses, canary = answer.short(
+        compare.compare(*sides.pair("cu124", "here", PYTORCH_COMPILE, RESULTS))
+    )
+    assert gains.startswith("2 of 16 cases are faster")
+    assert losses == "No case is shown to be slower by more than its margin; 14 of 16 are unclear."
+    assert canary.startswith("No canary was measured on both sides")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def short(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
     found = (
         _CANARIES_MOVED if comparison.canaries_moved else "",
         *(brief.sentences(comparison.cases) or [_counts(comparison)]),
+        *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes if note.startswith("no canary")),
         machines.sentence(comparison),
         *more,
     )

@@ -13,16 +13,18 @@ _MARGIN = "by more than its margin"
 
 
 def sentences(cases: Sequence[CaseChange]) -> list[str]:
-    """The gains, the losses, and what mends the biggest of these where that is known."""
+    """The gains, the losses and how much is unclear, and what mends the biggest loss where that is known."""
     compared = [row for row in cases if row.change is not Change.NOT_COMPARABLE]
     faster, slower = ([row for row in compared if row.change is change] for change in MOVED)
     if not faster and not slower:
         return [_none_moved(compared)] if compared else []
     cures = [told for row in _furthest_of_each(slower) if (told := cure(row, cases))]
-    return [
-        *(_moved(*each, len(compared), cases) for each in zip(MOVED, (faster, slower), strict=True)),
-        *cures[:1],
-    ]
+    gains, losses = (
+        _moved(*each, len(compared), cases) for each in zip(MOVED, (faster, slower), strict=True)
+    )
+    unclear = sum(row.change is Change.UNCLEAR for row in compared)
+    open_ = f"; {unclear} of {len(compared)} {'is' if unclear == 1 else 'are'} unclear" if unclear else ""
+    return [f"{gains}.", f"{losses}{open_}.", *cures[:1]]
 
 
 def _none_moved(compared: Sequence[CaseChange]) -> str:
@@ -36,14 +38,14 @@ def _none_moved(compared: Sequence[CaseChange]) -> str:
 
 def _moved(change: Change, rows: Sequence[CaseChange], of: int, cases: Sequence[CaseChange]) -> str:
     if not rows:
-        return f"No case is shown to be {change} {_MARGIN}."
+        return f"No case is shown to be {change} {_MARGIN}"
     named = _furthest_of_each(rows)
     kinds = ("of whole steps ", "of single calls ") if len(named) > 1 else ("",)
     told = (
         f"{kind}up to {effect_text(row)}, in {case_text(row, cases)}, ratio {interval_text(row)}"
         for kind, row in zip(kinds, named, strict=True)
     )
-    return f"{len(rows)} of {of} cases {'is' if len(rows) == 1 else 'are'} {change}: {'; '.join(told)}."
+    return f"{len(rows)} of {of} cases {'is' if len(rows) == 1 else 'are'} {change}: {'; '.join(told)}"
 
 
 def _furthest_of_each(rows: Sequence[CaseChange]) -> list[CaseChange]:
