@@ -38,23 +38,40 @@ def line(
 
     `measured`: family and parameters of the cases that this command measured. Several stacks are compared; of
     one stack there is a contrast, where both of its values were measured, and the time after the upgrade.
-    `more`: what to type for runs enough for a verdict, "" where they are there.
+    `more`: what to type for runs enough for a verdict, "" where they are there. What is no command follows
+    one as a comment of the shell, so that the whole can be pasted.
     """
     where = [] if results == "results" else ["--results", results]
     if len(stacks) > 1:
         compared = _compare([*stacks, "--campaign", campaign, *where])
-        return f"next: {more}, then {compared}" if more else f"next: {compared}"
+        return f"next: {more} && {compared}" if more else f"next: {compared}"
     (stack,) = stacks
+
+    def between(earlier: str, later: str) -> str:
+        sides = [name if stack == "here" else f"{name}/{stack}" for name in (earlier, later)]
+        return _compare([*sides, *where])
+
+    if earlier := _earlier(campaign, results):
+        return f"next: {f'{more} && ' if more else ''}{between(earlier, campaign)}"
     later = campaign.replace("before", "after") if "before" in campaign else f"{campaign}-after"
-    sides = [name if stack == "here" else f"{name}/{stack}" for name in (campaign, later)]
-    then, again = _compare([*sides, *where]), "the same" if more else "this command"
-    upgraded = f"after the upgrade {again} with --campaign {later}, then {then}"
+    again = "the same" if more else "this command"
+    upgraded = f"after the upgrade {again} with --campaign {later}, then {between(campaign, later)}"
     if more:
-        return f"next: {more}, for verdicts; {upgraded}"
+        return f"next: {more}  # for verdicts; {upgraded}"
     if contrast := _contrast(measured):
         contrasted = _compare(["--contrast", contrast, stack, "--campaign", campaign, *where])
-        return f"next: {contrasted}; or {upgraded}"
+        return f"next: {contrasted}  # or {upgraded}"
     return f"next: {upgraded}"
+
+
+def _earlier(campaign: str, results: str) -> str:
+    """The campaign that `campaign` came after, by its name and where it is there; else ""."""
+    named = (
+        campaign.removesuffix("-after")
+        if campaign.endswith("-after")
+        else campaign.replace("after", "before")
+    )
+    return named if named != campaign and (Path(results) / named / "runs").is_dir() else ""
 
 
 def typed(command: str) -> str:

@@ -208,7 +208,7 @@ def test_rounds_hold_every_arm_in_the_planned_order(kit: Kit) -> None:
     results = f"--results {kit.path / 'results'}"
     last = kit.said.splitlines()[-1]
     assert last.startswith("next: cuda-gains run --stack here --stack there --rounds 3 --campaign c ")
-    assert last.endswith(f", then cuda-gains compare here there --campaign c {results}")
+    assert last.endswith(f" && cuda-gains compare here there --campaign c {results}")
     assert "flagged" not in kit.said
     assert list((kit.folder.path / "logs").iterdir()) == []
 
@@ -221,7 +221,7 @@ def test_finished_rounds_count_and_rounds_may_grow(kit: Kit) -> None:
     )  # not at compare only
     last = kit.said.splitlines()[-1]
     assert last.startswith("next: cuda-gains run --stack here --rounds 3 --campaign c ")
-    assert ", for verdicts; after the upgrade the same with --campaign c-after, then cuda-gains " in last
+    assert "  # for verdicts; after the upgrade the same with --campaign c-after, then cuda-gains " in last
     first = kit.rounds()
     assert first[0]["order"] == ["here"]
     assert kit.run_one(rounds=1) == 0
@@ -308,7 +308,7 @@ def test_a_damaged_plan_is_named(kit: Kit) -> None:
         ({"stacks": ()}, "at least one stack"),
         ({"rounds": 0}, "at least 1"),
         ({"device": "gpu"}, "--device is 'gpu', expected one of auto, cuda, cpu"),
-        ({"benchmarks": Path("nowhere")}, "there is no nowhere"),
+        ({"benchmarks": Path("nowhere")}, "there is no folder nowhere"),
         ({"campaign": "../c"}, "folder name"),
         ({"families": ("lunch",), "benchmarks": BENCHMARKS}, "no family 'lunch' in .*did you mean 'launch'"),
     ],

@@ -99,7 +99,7 @@ def test_reading(
         ("--stack there --rounds many", "Invalid value for '--rounds'"),
         ("--stack there --device tpu", "tpu"),
         ("--stack there --campaign .", "folder name"),
-        ("--stack there --benchmarks nowhere", "there is no nowhere"),
+        ("--stack there --benchmarks nowhere", "there is no folder nowhere"),
         ("--stack there --results a_file", "a_file"),
         ("", "--stack"),
     ],

@@ -21,7 +21,7 @@ def test_one_stack_has_a_contrast_where_both_of_its_values_were_measured():
     assert next_step.line(["here"], "c", "results", measured) == f"next: {later}"
     measured.append(("cudnn_selection", {"benchmark": "on"}))
     contrast = "cuda-gains compare --contrast benchmark=off:on here --campaign c"
-    assert next_step.line(["here"], "c", "results", measured) == f"next: {contrast}; or {later}"
+    assert next_step.line(["here"], "c", "results", measured) == f"next: {contrast}  # or {later}"
 
 
 def test_before_is_compared_with_after_as_the_readme_does():
@@ -35,11 +35,22 @@ def test_before_is_compared_with_after_as_the_readme_does():
 def test_too_few_runs_need_more_before_anything_is_compared():
     measured = [("cudnn_selection", {"benchmark": value}) for value in ("off", "on")]
     assert next_step.line(["here"], "c", "results", measured, more="do it") == (
-        "next: do it, for verdicts; after the upgrade the same with --campaign c-after, then "
+        "next: do it  # for verdicts; after the upgrade the same with --campaign c-after, then "
         "cuda-gains compare c c-after"
     )
     said = next_step.line(["a", "b"], "c", "results", [], more="do it")
-    assert said == "next: do it, then cuda-gains compare a b --campaign c"
+    assert said == "next: do it && cuda-gains compare a b --campaign c"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"), [("before", "after"), ("before-2", "after-2"), ("c", "c-after")]
+)
+def test_after_the_upgrade_the_two_are_compared(tmp_path, earlier, later):
+    assert "after the upgrade" in next_step.line(["here"], later, str(tmp_path), [])
+    (tmp_path / earlier / "runs").mkdir(parents=True)
+    compared = f"cuda-gains compare {earlier} {later} --results {tmp_path}"
+    assert next_step.line(["here"], later, str(tmp_path), []) == f"next: {compared}"
+    assert next_step.line(["here"], later, str(tmp_path), [], "do it") == f"next: do it && {compared}"
 
 
 def test_what_to_type_is_found_by_the_shell(tmp_path, monkeypatch):

@@ -87,14 +87,16 @@ def test_the_last_line_leads_to_a_verdict(runs: Runs):
     last = "after the upgrade the same with --campaign after, then cuda-gains compare before after"
     done = runs.pytest("bench_asked.py", "--family=asked", "--quick").outlines
     assert done[-1].startswith(first)
-    assert done[-1].endswith(f", for verdicts; {last}")
-    for more in ("the same command twice more, for verdicts", "the same command once more, for verdicts", ""):
+    assert done[-1].endswith(f"  # for verdicts; {last}")
+    for more in ("the same command twice more", "the same command once more", ""):
         done = runs.pytest("bench_asked.py", "--family=asked", "--quick", "--campaign=before").outlines
         assert (
-            done[-1] == f"next: {more}; {last}"
+            done[-1] == f"next: {more}  # for verdicts; {last}"
             if more
             else f"next: {last.replace('the same', 'this command')}"
         )
+    done = runs.pytest("bench_asked.py", "--family=asked", "--full").outlines
+    assert " --campaign before-2 " in done[-1]  # `before` is taken
     done = runs.pytest("bench_asked.py", "--family=asked", "--full", "--campaign=before").outlines
     said = (
         "cuda-gains: before already holds 3 other runs (by plain pytest, policy quick, asked); name your own "
@@ -107,7 +109,7 @@ def test_results_belong_to_the_project_also_from_a_folder_inside_it(runs: Runs):
     os.chdir(runs.path / "docs")  # pytester goes back
     done = runs.pytest("../bench_other.py").outlines
     assert next(line for line in done if line.startswith("run ")).endswith(" in ../results/local")
-    assert " --benchmarks .. --results ../results, for verdicts; " in done[-1]
+    assert " --benchmarks .. --results ../results  # for verdicts; " in done[-1]
     assert len(runs.table("runs")) == 1
     assert not (runs.path / "docs/results").exists()
     (runs.path / "docs/results").mkdir()  # somebody wants them there

@@ -43,7 +43,7 @@ def test_a_campaign_without_a_gpu_says_so_before_it_measures(tmp_path: Path) -> 
     later = (
         "after the upgrade the same with --campaign local-after, then cuda-gains compare local local-after"
     )
-    assert done.stderr.splitlines()[-1] == f"next: {again}, for verdicts; {later}"
+    assert done.stderr.splitlines()[-1] == f"next: {again}  # for verdicts; {later}"
     done = run(tmp_path, "--stack", "here", "--rounds", "3", "--no-null")
     assert done.stderr.splitlines()[-1] == f"next: {later.replace('the same', 'this command')}"
     assert "already holds" not in done.stderr  # its own rounds

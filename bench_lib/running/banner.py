@@ -2,6 +2,8 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,11 +62,17 @@ def next_line(run: "Run", cases: Mapping[str, Case]) -> str:
     campaign, more = asked.campaign, ""
     times = held.repeats(asked.folder, run.stack.name, asked.policy.name, families)
     if times < FEWEST and campaign == LOCAL:  # where every quick look goes: what is to be compared has a name
-        campaign = "before"
+        campaign = _free(asked.folder.path.parent)
         more = next_step.typed(_rounds(run, sorted(families), campaign))
     elif times < FEWEST:
         more = f"the same command {'once' if times == FEWEST - 1 else 'twice'} more"
     return next_step.line([run.stack.name], campaign, str(asked.address), measured, more)
+
+
+def _free(results: Path) -> str:
+    """`before`, or with a number behind it what no campaign of these results is called yet."""
+    names = ("before" + (f"-{n}" if n > 1 else "") for n in count(1))
+    return next(name for name in names if not (results / name).exists())
 
 
 def _rounds(run: "Run", families: Sequence[str], campaign: str) -> str:
