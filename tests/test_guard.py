@@ -13,18 +13,22 @@ from bench_lib.campaigns import watch
 from bench_lib.campaigns.watch import Watchdog
 from bench_lib.processes import guard
 
-# Starts a grandchild that hides: a session of its own, its parent gone, deaf to SIGTERM.
+# Starts a grandchild that hides: a session of its own, its parent gone, deaf to SIGTERM. It goes on
+# once that one has told its process id: else it may be ended before it could.
 FORKS = """
 import os, signal, sys, time
 def hide():
+    hears, tells = os.pipe()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             print(os.getpid(), file=open(sys.argv[1], "a"), flush=True)
+            os.write(tells, b"!")
             time.sleep(60)
         os._exit(0)
     os.wait()
+    os.read(hears, 1)
 hide()
 hide()
 """
