@@ -44,7 +44,7 @@ def line(
     where = [] if results == "results" else ["--results", results]
     if len(stacks) > 1:
         compared = _compare([*stacks, "--campaign", campaign, *where])
-        return f"next: {more} && {compared}" if more else f"next: {compared}"
+        return _then(more, compared)
     (stack,) = stacks
 
     def between(earlier: str, later: str) -> str:
@@ -52,7 +52,7 @@ def line(
         return _compare([*sides, *where])
 
     if earlier := _earlier(campaign, results):
-        return f"next: {f'{more} && ' if more else ''}{between(earlier, campaign)}"
+        return _then(more, between(earlier, campaign))
     later = campaign.replace("before", "after") if "before" in campaign else f"{campaign}-after"
     again = "the same" if more else "this command"
     upgraded = f"after the upgrade {again} with --campaign {later}, then {between(campaign, later)}"
@@ -62,6 +62,11 @@ def line(
         contrasted = _compare(["--contrast", contrast, stack, "--campaign", campaign, *where])
         return f"next: {contrasted}  # or {upgraded}"
     return f"next: {upgraded}"
+
+
+def _then(more: str, compared: str) -> str:
+    """`more` may be prose, which no shell can chain: what is compared after it is its comment."""
+    return f"next: {more}  # then {compared}" if more else f"next: {compared}"
 
 
 def _earlier(campaign: str, results: str) -> str:

@@ -208,7 +208,7 @@ def test_rounds_hold_every_arm_in_the_planned_order(kit: Kit) -> None:
     results = f"--results {kit.path / 'results'}"
     last = kit.said.splitlines()[-1]
     assert last.startswith("next: cuda-gains run --stack here --stack there --rounds 3 --campaign c ")
-    assert last.endswith(f" && cuda-gains compare here there --campaign c {results}")
+    assert last.endswith(f"  # then cuda-gains compare here there --campaign c {results}")
     assert "flagged" not in kit.said
     assert list((kit.folder.path / "logs").iterdir()) == []
 

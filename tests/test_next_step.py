@@ -39,7 +39,7 @@ def test_too_few_runs_need_more_before_anything_is_compared():
         "cuda-gains compare c c-after"
     )
     said = next_step.line(["a", "b"], "c", "results", [], more="do it")
-    assert said == "next: do it && cuda-gains compare a b --campaign c"
+    assert said == "next: do it  # then cuda-gains compare a b --campaign c"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_after_the_upgrade_the_two_are_compared(tmp_path, earlier, later):
     (tmp_path / earlier / "runs").mkdir(parents=True)
     compared = f"cuda-gains compare {earlier} {later} --results {tmp_path}"
     assert next_step.line(["here"], later, str(tmp_path), []) == f"next: {compared}"
-    assert next_step.line(["here"], later, str(tmp_path), [], "do it") == f"next: do it && {compared}"
+    assert next_step.line(["here"], later, str(tmp_path), [], "do it") == f"next: do it  # then {compared}"
 
 
 def test_what_to_type_is_found_by_the_shell(tmp_path, monkeypatch):
