@@ -243,8 +243,8 @@ def test_the_short_answer_is_gains_losses_and_their_cure():
         "1 of 4 cases is faster: up to 20 % less time, in convolution, ratio 0.800 [0.790, 0.810].",
         "2 of 4 cases are slower: of whole steps up to 8 % more time, in training step, ratio 1.080 "
         "[1.070, 1.090]; of single calls up to 60 % more time, in convolution by cuDNN alone "
-        "(cudnn.benchmark off), ratio 1.600 [1.590, 1.610]; 1 of 4 is unclear.",
-        "What runs there changed (fft → gemm); with cudnn.benchmark on it is not slower: "
+        "(the heuristic's choice), ratio 1.600 [1.590, 1.610]; 1 of 4 is unclear.",
+        "What runs there changed (fft → gemm); with the fastest algorithm tried it is not slower: "
         "0.985 [0.975, 0.995].",
     ]
     assert brief.sentences([FAST]) == [
@@ -267,11 +267,11 @@ def test_the_short_answer_is_gains_losses_and_their_cure():
         ((), "What runs there changed (fft → gemm)."),
         (
             (tuned(Change.SLOWER, 1.5),),
-            "(fft → gemm); with cudnn.benchmark on it is slower too: 1.500 [1.490, 1.510].",
+            "(fft → gemm); with the fastest algorithm tried it is slower too: 1.500 [1.490, 1.510].",
         ),
         (
             (tuned(Change.UNCLEAR, 1.02),),
-            "(fft → gemm); with cudnn.benchmark on that is unclear: 1.020 [1.010, 1.030].",
+            "(fft → gemm); with the fastest algorithm tried that is unclear: 1.020 [1.010, 1.030].",
         ),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_case_in_words_leaves_out_what_all_share_and_names_what_is_no_word():
             "conv_by_path",
             "cudnn_selection",
             {"benchmark": "off", "layout": "nchw", "metric": "time", "shape": "3x3-64-128-56"},
-            "convolution by cuDNN alone (cudnn.benchmark off, NCHW, 3x3, 64 to 128 channels, 56x56)",
+            "convolution by cuDNN alone (the heuristic's choice, NCHW, 3x3, 64 to 128 channels, 56x56)",
         ),
         ("first_call", "cudnn_selection", {"metric": "first"}, "first call of a convolution"),
         ("tuning", "cudnn_selection", {"metric": "tuning"}, "tuning of a convolution"),

@@ -33,6 +33,7 @@ _VALUES: Mapping[str, Mapping[str, str]] = {  # by parameter; "" is every other 
         "": "{}",
     },
     "benchmark": {"": "cudnn.benchmark {}"},
+    "benchmark by path": {"off": "the heuristic's choice", "": "the fastest algorithm tried"},
     "runtime": {"driver": "the driver alone", "": "CUDA runtime {}"},
     "way": {"faults": "page faults", "pinned": "pinned copies", "pageable": "pageable copies", "": "{}"},
     "nccl": {"": "NCCL {}"},
@@ -55,13 +56,16 @@ def case_text(row: CaseChange, among: Sequence[CaseChange] = ()) -> str:
     said = row.metric == "time" or row.metric in row.op.split("_")
     metric = "" if said else " " + row.metric.replace("_", " ")
     shared = _shared(among)
-    told = [_parameter(name, value) for name, value in row.params.items() if name not in shared]
+    told = [_parameter(name, value, row.op) for name, value in row.params.items() if name not in shared]
     return f"{what}{metric}" + (f" ({', '.join(told)})" if told else "")
 
 
-def value_text(name: str, value: str) -> str | None:
-    """The value of a parameter in words, `cudnn.benchmark on`; None for a parameter without words."""
-    words = _VALUES.get(name)
+def value_text(name: str, value: str, op: str = "") -> str | None:
+    """The value of a parameter in words, `cudnn.benchmark on`; None for a parameter without words.
+
+    An op by path asks cuDNN itself, whatever a switch of torch says.
+    """
+    words = _VALUES.get(f"{name} by path" if op.endswith("_by_path") else name) or _VALUES.get(name)
     return None if words is None else words.get(value, words[""].replace("{}", value))
 
 
@@ -72,13 +76,13 @@ def _shared(among: Sequence[CaseChange]) -> set[str]:
     return {"metric", *equal}
 
 
-def _parameter(name: str, value: object) -> str:
+def _parameter(name: str, value: object, op: str) -> str:
     """A text says what it is by itself; a number, a switch and a word like `none` need the name."""
     if name == "nbytes" and isinstance(value, int | float):
         return nbytes_text(value)
     if name == "shape" and (found := _SHAPE.fullmatch(str(value))):
         return _shape(*found.groups())
-    if isinstance(value, str) and (words := value_text(name, value)):
+    if isinstance(value, str) and (words := value_text(name, value, op)):
         return words
     if isinstance(value, str) and value not in _BARE:
         return value

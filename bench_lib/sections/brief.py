@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bench_lib.comparing.case_words import case_text
 from bench_lib.comparing.changes import MOVED, CaseChange, Change
-from bench_lib.comparing.kinds import STEP, is_whole
+from bench_lib.comparing.kinds import steps_and_calls
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
 from bench_lib.sections.extremes import cure, furthest
@@ -50,7 +50,5 @@ def _moved(change: Change, rows: Sequence[CaseChange], of: int, cases: Sequence[
 
 def _furthest_of_each(rows: Sequence[CaseChange]) -> list[CaseChange]:
     """The furthest whole step and the furthest single call; where there are none, of all."""
-    whole = [row for row in rows if is_whole(row)]
-    steps = [row for row in whole if row.metric == STEP]
-    calls = [row for row in whole if row.metric != STEP]
-    return [furthest(kind) for kind in ((steps, calls) if whole else (rows,)) if kind]
+    steps, calls = steps_and_calls(rows)
+    return [furthest(kind) for kind in ((steps, calls) if steps or calls else (rows,)) if kind]

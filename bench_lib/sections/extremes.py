@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench_lib.comparing.case_words import case_text, value_text
 from bench_lib.comparing.changes import MOVED, CaseChange, Change
 from bench_lib.comparing.implementations import changed, tried
-from bench_lib.comparing.kinds import ONCE, PARTS, STEP, is_whole
+from bench_lib.comparing.kinds import ONCE, PARTS, steps_and_calls
 from bench_lib.comparing.verdicts import effect_text
 from bench_lib.drawing.canvas import interval_text
 
@@ -14,9 +14,8 @@ _FEW = 3  # cases that moved: of so few two gains or losses are named
 
 def sentences(cases: Sequence[CaseChange]) -> list[str]:
     """The biggest gain and loss: whole steps, then single calls, parts of a step, what is paid once."""
-    whole = [row for row in cases if is_whole(row)]
-    steps = [row for row in whole if row.metric == STEP]
-    calls = [row for row in whole if row.metric != STEP]
+    steps, calls = steps_and_calls(cases)
+    whole = [*steps, *calls]
     others = [
         (what, [row for row in cases if row.metric in metrics])
         for what, metrics in (("parts of a step", PARTS), ("times that a process has once", ONCE))
@@ -71,7 +70,7 @@ def cure(row: CaseChange, cases: Sequence[CaseChange]) -> str:
         return f"{told}."
     unsettled = "it is slower too" if other.change is Change.SLOWER else "that is unclear"
     there = "it is not slower" if other.high < 1 + other.margin else unsettled
-    return f"{told}; with {value_text('benchmark', 'on')} {there}: {interval_text(other)}."
+    return f"{told}; with {value_text('benchmark', 'on', row.op)} {there}: {interval_text(other)}."
 
 
 def _nothing_shown(cases: Sequence[CaseChange], some: Sequence[CaseChange]) -> str:
