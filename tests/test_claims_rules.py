@@ -225,7 +225,8 @@ def test_a_range_says_how_many_cases_of_their_own_lie_inside():
 
 def test_too_few_pairs_are_inconclusive_and_say_how_many_more():
     found = judge(up_to(0.30), cases([0.5], pairs=2))
-    assert (found.verdict, found.next_step) == (INCONCLUSIVE, "measure at least 1 more rounds")
+    assert found.verdict is INCONCLUSIVE
+    assert found.next_step == "measure at least 1 more round (cuda-gains run: raise --rounds by 1)"
     assert counted(cases([0.5], pairs=2)) == 0
 
 
@@ -235,6 +236,9 @@ def test_a_mean_needs_pairs_that_hold_all_cases():
     found = judge(about(0.15), [one, apart])
     assert found.verdict is INCONCLUSIVE
     assert found.reason == "only 0 pairs hold all 2 cases, a verdict needs 3"
+    assert found.next_step == (
+        "measure at least 3 more rounds (cuda-gains run: raise --rounds by 3), with all cases"
+    )
 
 
 def test_a_failed_case_leaves_nothing_to_say_but_what_another_shows():

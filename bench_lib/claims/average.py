@@ -14,6 +14,7 @@ from bench_lib.claims.values import Judging, case_effects, interval, shown, unse
 from bench_lib.claims.words import Finding, Kind, Verdict
 from bench_lib.comparing import stats
 from bench_lib.comparing.stats import ALPHA, FEWEST, Effects
+from bench_lib.comparing.verdicts import Pairing, at_least
 
 _INSIDE = 1 - 2 * ALPHA  # the level of the interval that must lie inside: two one-sided tests
 
@@ -33,7 +34,7 @@ def judge(judging: Judging) -> Finding:
     names = _shared(judging)
     if len(names) < FEWEST:
         why = f"only {len(names)} pairs hold all {len(judging.cases)} cases, a verdict needs {FEWEST}"
-        step = f"measure at least {FEWEST - len(names)} more rounds with all cases"
+        step = f"{at_least(FEWEST - len(names), Pairing.ROUNDS)}, with all cases"
         return Finding(Verdict.INCONCLUSIVE, why, n=len(names), next_step=step)
     effects = _mean_over_cases(judging, names)
     number = len(judging.cases)

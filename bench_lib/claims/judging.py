@@ -8,6 +8,7 @@ from bench_lib.claims.bounds import scale_of
 from bench_lib.claims.values import CaseValues, Judging, spread_over_cases
 from bench_lib.claims.words import Claim, Finding, Kind, Verdict
 from bench_lib.comparing.stats import FEWEST
+from bench_lib.comparing.verdicts import Pairing, at_least
 
 _MEND = "mend it and measure again"
 
@@ -55,7 +56,7 @@ def _too_few(cases: Sequence[CaseValues], failed: Sequence[CaseValues]) -> Findi
         return Finding(Verdict.NOT_MEASURED, why, next_step=_MEND)
     most = max((len(case.logs) for case in cases), default=0)
     why = f"no selected case has {FEWEST} pairs (the most are {most})"
-    step = f"measure at least {FEWEST - most} more rounds"
+    step = at_least(FEWEST - most, Pairing.ROUNDS)
     return Finding(Verdict.INCONCLUSIVE, why, n=most, left_out=len(cases), next_step=step)
 
 

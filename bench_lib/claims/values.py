@@ -14,6 +14,7 @@ from bench_lib.claims.words import Claim, Finding, Verdict
 from bench_lib.comparing import stats
 from bench_lib.comparing.changes import Change
 from bench_lib.comparing.stats import ALPHA, MOST_MORE, MOST_ROUNDS, Effects, Floats
+from bench_lib.comparing.verdicts import Pairing, more
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ def unsettled(finding: Finding, effects: Effects, why: str, bound: float) -> Fin
     needed = MOST_ROUNDS + 1
     if gap > 0:
         needed = int(stats.rounds_to_resolve(effects.sd[place : place + 1], gap)[0])
-    more = max(needed - finding.n, 1)
-    step = f"about {more} more rounds should settle it"
-    if more > MOST_MORE:
+    lacking = max(needed - finding.n, 1)
+    step = f"about {more(lacking, Pairing.ROUNDS)} should settle it"
+    if lacking > MOST_MORE:
         step = "more rounds will hardly settle it: the value lies at the bound"
     return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
 

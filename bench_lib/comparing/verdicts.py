@@ -134,7 +134,7 @@ def _without_values(row: Row, pairing: Pairing) -> CaseChange:
             **_question(row), change=change, reason=reason, next_step=row.next_step, failed=row.failed
         )
     reason = f"no {_replicates(pairing, 1)} holds a usable value of both sides" + _missing(row, pairing)
-    next_step = _at_least(FEWEST, pairing)
+    next_step = at_least(FEWEST, pairing)
     return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
 
 
@@ -176,13 +176,13 @@ def effect_text(change: CaseChange) -> str:
 
 def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
     if change.n < FEWEST:
-        return _at_least(FEWEST - change.n, pairing)
+        return at_least(FEWEST - change.n, pairing)
     if change.change is Change.UNCLEAR:
-        more = max(rounds - change.n, 1)
-        if more > MOST_MORE:
-            about = "" if rounds > MOST_ROUNDS else f" ({more} would be needed)"
+        lacking = max(rounds - change.n, 1)
+        if lacking > MOST_MORE:
+            about = "" if rounds > MOST_ROUNDS else f" ({lacking} would be needed)"
             return f"more {_replicates(pairing)} will hardly settle it{about}: {_hopeless(change)}"
-        return f"about {_more(more, pairing)} should settle it"
+        return f"about {more(lacking, pairing)} should settle it"
     if pairing is Pairing.UNPAIRED:
         return "measure both in interleaved rounds to tell the stack from the session"
     return "none: settled"
@@ -197,15 +197,15 @@ def _hopeless(change: CaseChange) -> str:
     return f"its values scatter by {scatter}, find what disturbs them first"
 
 
-def _at_least(n: int, pairing: Pairing) -> str:
+def at_least(n: int, pairing: Pairing) -> str:
     """Rounds that gave no value are in: the same command measures none until it asks for more."""
     raised = "" if pairing is Pairing.INSTALLATIONS else f" (cuda-gains run: raise --rounds by {n})"
-    return f"measure at least {_more(n, pairing)}{raised}"
+    return f"measure at least {more(n, pairing)}{raised}"
 
 
-def _more(n: int, pairing: Pairing) -> str:
-    more = f"{n} more {_replicates(pairing, n)}"
-    return f"{more} on each side" if pairing is Pairing.UNPAIRED else more
+def more(n: int, pairing: Pairing) -> str:
+    """`1 more round`, `7 more runs on each side`."""
+    return f"{n} more {_replicates(pairing, n)}" + " on each side" * (pairing is Pairing.UNPAIRED)
 
 
 def _missing(row: Row, pairing: Pairing) -> str:
