@@ -181,7 +181,7 @@ def write_run(
             lines.run(info)
             lines.identity(identity)
             for one in measurements:
-                lines.start(one.nodeid, one.case.case_id, 10.0)
+                lines.start(dataclasses.replace(one, series=None), info.policy, 10.0)
                 lines.case(one, info.policy)
             if complete:
                 lines.end(0)

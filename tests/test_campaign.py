@@ -77,7 +77,7 @@ failed = False
 for position, case in enumerate(cases):
     known = Measurement(case, Status.CRASHED, margin=0.02, position=position, nodeid=case.op)
     what = fault.get("what") if fault.get("op") == case.op else None
-    journal.start(case.op, case.case_id, 0.2 if what == "hang" else 60.0, known, "default")
+    journal.start(known, "default", 0.2 if what == "hang" else 60.0)
     time.sleep(float(os.environ.get("SECONDS_A_CASE", "0")))
     do(what)
     if what == "fail":

@@ -192,7 +192,7 @@ def test_a_death_after_the_clock_stepped_back_took_no_negative_time(tmp_path: Pa
     folder = CampaignFolder(tmp_path, "c")
     with Journal(folder.journal("r")) as written:
         written.run(RunInfo("r", "c", "here", "here"))
-        written.start("a", "f/a", 1.0)
+        written.start(Measurement(Case("f", "a"), Status.FAILED), "default", 1.0)
     with mock.patch("time.time", return_value=5.0):
         row = journal.append_status(folder.journal("r"), Status.CRASHED, "gone")
     assert row is not None

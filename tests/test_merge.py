@@ -31,7 +31,7 @@ def begin(folder: CampaignFolder, run_id: str) -> Journal:
     written.case(Measurement(Case("f", "a", {"n": 1}), Status.OK, series=series, nodeid="a"), "quick")
     written.case(Measurement(Case("f", "b"), Status.SKIPPED, f"why {run_id}", nodeid="b"), "quick")
     written.case(Measurement(Case("f", "c"), Status.FAILED, "broken", nodeid="c"), "quick")
-    written.start("d", "f/d", 1.0)
+    written.start(Measurement(Case("f", "d"), Status.FAILED, nodeid="d"), "quick", 1.0)
     return written
 
 

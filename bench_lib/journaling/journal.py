@@ -58,26 +58,17 @@ class Journal:
         """What is loaded now; written at the start and again whenever it changed."""
         self._write("identity", dataclasses.asdict(identity))
 
-    def start(
-        self,
-        nodeid: str,
-        case_id: str,
-        budget_seconds: float,
-        measurement: Measurement | None = None,
-        policy: str = "",
-    ) -> None:
+    def start(self, known: Measurement, policy: str, budget_seconds: float) -> None:
         """A case begins. A journal that ends here tells which case the process died in.
 
-        `measurement`, without a series, is what is known of the case by now (params, margin,
-        position): the row that `append_status` completes if the process dies here.
+        `known`, without a series, is what is known of the case by now (params, margin, position):
+        the row that `append_status` completes if the process dies here.
         """
-        known = {} if measurement is None else {**_case_record(measurement), "policy": policy}
-        record = {**known, "nodeid": nodeid, "case_id": case_id, "budget_seconds": budget_seconds}
-        self._write("start", record)
+        self._write("start", {**_case_record(known, policy), "budget_seconds": budget_seconds})
 
     def case(self, measurement: Measurement, policy: str) -> None:
         """A finished case."""
-        self._write("case", {**_case_record(measurement), "policy": policy})
+        self._write("case", _case_record(measurement, policy))
 
     def note(self, nodeid: str, text: str) -> None:
         """What was seen after a case had ended: one more of its warnings."""
@@ -111,11 +102,12 @@ def _write_line(fd: int, event: str, record: Mapping[str, Any]) -> None:
     os.fsync(fd)
 
 
-def _case_record(measurement: Measurement) -> Row:
+def _case_record(measurement: Measurement, policy: str) -> Row:
     case, series = measurement.case, measurement.series
     record: Row = {
         "family": case.family,
         "op": case.op,
+        "policy": policy,
         "case_id": case.case_id,
         "params": case.params_json,
         "metric": case.metric,
@@ -218,7 +210,6 @@ def append_status(path: Path, status: Status, reason: str) -> Row | None:
     case |= {"status": status, "reason": reason}
     if isinstance(started.get("at"), int | float):
         case["wall_seconds"] = max(time.time() - started["at"], 0.0)  # the clock may step back
-    case.setdefault("family", str(case.get("case_id")).partition("/")[0])
     _append_case(path, case)
     return case
 

@@ -139,7 +139,7 @@ class Run:
             started_at=time.time(),
         )
         self.unkept = ""
-        self._open.start(nodeid, case.case_id, budget_seconds, known, self.options.policy.name)
+        self._open.start(known, self.options.policy.name, budget_seconds)
         self.current = InFlight(known, budget_seconds)
 
     def bench(self) -> Bench:
