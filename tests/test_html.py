@@ -28,7 +28,7 @@ from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Status
 from bench_lib.pages import asked, destination, page, report
 from bench_lib.pages.page import Code, Mark, Names, Number, Section, Table
-from bench_lib.sections import answer, brief, claimed, extremes
+from bench_lib.sections import answer, brief, claimed, claims, extremes
 from bench_lib.sections import cases as tables
 
 ROOT = Path(__file__).parents[1]
@@ -632,7 +632,9 @@ def test_all_listed_reports_and_their_index(results, tmp_path):
     assert "What of <b>new</b>?" in words(text)
     assert "Are the claimed gains real?" in words(text)
     assert "1 of 4 cases is faster: up to " in words(text)
-    assert words(text).index("What of <b>new</b>?") < words(text).index("Are the claimed gains real?")
+    assert words(text).index("What of <b>new</b>?") < words(text).rindex("Are the claimed gains real?")
+    assert '<a href="#claims">Are' in text
+    assert '<section id="claims"' in text
     assert "This report could not be made: no campaign &#39;lost&#39;" in text
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "one.html"}
     report_page = (tmp_path / "out/one.html").read_text()
@@ -788,6 +790,20 @@ def test_a_report_shows_the_claims_about_its_own_sides_and_counts_the_others(res
     text = said(other)
     assert "The published claim" not in text
     assert "No published claim that this campaign measured is about these sides. 1 more claim is" in text
+
+
+def test_a_claim_of_several_findings_is_told_once_and_each_row_says_of_which_stack():
+    (own, *_) = verdicts_of(Verdict.REFUTED).claims
+    found = tuple(
+        dataclasses.replace(own.findings[0], baseline=stack, candidate=stack, group="n=1")
+        for stack in ("old", "new")
+    )
+    both = Verdicts((dataclasses.replace(own, findings=found),), ("demo",))
+    rows = claims.section(both, "", ("old", "new")).blocks[1].rows
+    assert [" | ".join(map(page.letters, row[:2])) for row in rows] == [
+        "c0: sentence <0> | up to 30 % less time, old, n=1",
+        "c0 | up to 30 % less time, new, n=1",
+    ]
 
 
 def test_where_no_claim_can_be_judged_the_report_says_why(results, monkeypatch, tmp_path):

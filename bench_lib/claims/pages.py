@@ -65,11 +65,14 @@ def claimed(one: Judged) -> str:
 
 
 def place(finding: Finding) -> str:
-    """Where a finding was made: the campaign, the stack of a value, the group."""
-    stack = (
-        finding.baseline if finding.baseline == finding.candidate else ""
-    )  # of a value: there are no sides
-    return ", ".join(part for part in (finding.campaign, stack, finding.group) if part)
+    """Where a finding was made: the campaign, and what `inside` says."""
+    return ", ".join(part for part in (finding.campaign, inside(finding)) if part)
+
+
+def inside(finding: Finding) -> str:
+    """Where in its campaign a finding was made: the stack of a value, which has no sides; the group."""
+    stack = finding.baseline if finding.baseline == finding.candidate else ""
+    return ", ".join(part for part in (stack, finding.group) if part)
 
 
 def sections(found: Verdicts) -> list[Section]:

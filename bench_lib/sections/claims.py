@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from bench_lib.claims.bounds import bound_text
 from bench_lib.claims.combining import combined
 from bench_lib.claims.judged import Verdicts
-from bench_lib.claims.pages import BY_THE_TOOLKIT, plain_text, quoted, verdict_cell
+from bench_lib.claims.pages import BY_THE_TOOLKIT, inside, plain_text, quoted, verdict_cell
 from bench_lib.claims.words import Finding, Judged, Kind, Verdict
 from bench_lib.pages.page import Code, Inline, Number, Section, Table
 
@@ -72,14 +72,12 @@ def _between(one: Judged, sides: Collection[str]) -> Judged:
 
 
 def _rows(one: Judged) -> Sequence[tuple[Inline, ...]]:
-    """A row a finding: the claim in words, its bound, the verdict and what it rests on."""
-    claim = one.claim
-    called: Inline = (Code(claim.id), f": {claim.text}")
-    bound = bound_text(claim) or str(claim.kind)
+    """A row a finding: the claim, in words once; its bound, the verdict and what it rests on."""
+    named, bound = Code(one.claim.id), bound_text(one.claim) or str(one.claim.kind)
     return [
         (
-            called,
-            ", ".join(part for part in (bound, finding.group) if part),
+            (named, f": {one.claim.text}") if number == 0 else named,
+            ", ".join(part for part in (bound, inside(finding)) if part),
             verdict_cell(finding),
             finding.shown,
             Code(finding.of) if "/" in finding.of else finding.of,
