@@ -9,7 +9,7 @@ import pytest
 from plugin_runs import Runs
 
 from bench_lib.device.telemetry import Telemetry
-from bench_lib.errors import UsageError
+from bench_lib.errors import UsageError, WrongResult
 from bench_lib.model import QUICK_POLICY, Case, Series, Work
 from bench_lib.running.bench import Bench, Conditions
 
@@ -80,6 +80,14 @@ WRONG = {
     "quantity 'x' is .1, 2.": lambda b: b.record(Series((1.0,), quantities={"x": [1, 2]})),
     "parameter 'x' is array": lambda b: b.parameter("x", np.zeros(2)),
     "parameter 'x' is nan": lambda b: b.parameter("x", np.float32("nan")),
+    "quantity 'x' is array.* \\(ndarray\\);": lambda b: b.quantity("x", np.ones((64, 64))),
+    "facts are a list; expected a dict": lambda b: b.facts(["x"]),
+    "fn is .*4096.0.* expected a function": lambda b: b(np.ones(4096).sum(), timing="host"),
+    "check is .*4096.0.* expected a function": lambda b: b(list, timing="host", check=np.ones(4096).sum()),
+    "synchronize is 3 .int.;": lambda b: b(list, timing="host", synchronize=3),
+    "loop is 3 .int.; expected a function": lambda b: b.native(3),
+    "loop returned a NoneType; expected seconds per call": lambda b: b.native(lambda: None),
+    "loop returned a ndarray; expected seconds per call": lambda b: b.native(lambda: np.ones(3)),
     "quantity named 'seconds'": lambda b: b.quantity("seconds", 1),
     "named 'seconds' would": lambda b: b.record(Series((1.0,), quantities={"seconds": 1})),
 }
@@ -89,6 +97,12 @@ WRONG = {
 def test_what_cannot_be_kept_is_refused_in_the_case(bench: Bench, sentence):
     with pytest.raises(UsageError, match=sentence):
         WRONG[sentence](bench)
+
+
+@pytest.mark.parametrize("refusal", [False, np.False_])
+def test_a_check_that_returns_false_refuses_the_result(bench: Bench, refusal):
+    with pytest.raises(WrongResult, match="the check of the result returned False"):
+        bench(lambda: 3, timing="host", check=lambda _: refusal)
 
 
 UNTELLABLE = """

@@ -96,10 +96,11 @@ class Bench:
         `host` (host time per call: the submission alone, or with `synchronize` all the work).
         On device cpu all of them are host time. `flop` and `nbytes` are the work of one call.
         `check` is given what one call returned, before any timing, and raises WrongResult (an
-        AssertionError counts as one). `before` runs untimed before each sample, which is then one
+        AssertionError or a False counts as one). `before` runs untimed before each sample, which is then one
         call: it puts back what the call uses up. `policy` is the run's, changed for a case with long samples.
         """
         work, calls = plain.work_of(flop, nbytes), plain.whole("calls", calls)
+        plain.check_functions(fn=fn, check=check, synchronize=synchronize, capture=capture, before=before)
         if check is not None:
             _check(check, fn())
         timer = self._timer(timing, calls, synchronize, capture)
@@ -118,6 +119,7 @@ class Bench:
     ) -> None:
         """Measure a loop that times itself: `loop()` makes `calls` calls and returns seconds per call."""
         work, calls = plain.work_of(flop, nbytes), plain.whole("calls", calls)
+        plain.check_functions(loop=loop)
         self._measure(loop, Native(loop, calls), work, policy)
 
     def record(self, series: Series) -> None:
@@ -152,6 +154,8 @@ class Bench:
 
     def facts(self, texts: Mapping[str, str]) -> None:
         """Keep several words, each by its name."""
+        if not isinstance(texts, Mapping):
+            raise UsageError(f"facts are a {type(texts).__name__}; expected a dict of words by their names")
         for name, text in texts.items():
             self.fact(name, text)
 
@@ -214,9 +218,11 @@ class Bench:
 
 def _check(check: Check, result: object) -> None:
     try:
-        check(result)
+        refused = str(check(result)) == "False"  # of Python, NumPy or a package that is not imported here
     except AssertionError as error:
         raise WrongResult(str(error) or "the check of the result failed") from error
+    if refused:
+        raise WrongResult("the check of the result returned False")
 
 
 def torch_capture(gpu: "Gpu") -> Capture:

@@ -2,6 +2,7 @@
 
 import contextlib
 import operator
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ def _number(what: str, value: Any) -> float:
             return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: of a tensor of several
         pass
-    raise UsageError(f"{what} is {value!r} ({type(value).__name__}); expected a number")
+    raise UsageError(f"{what} is {_shown(value)}; expected a number")
 
 
 def whole(what: str, value: Any, least: int = 1) -> int:
@@ -74,10 +75,21 @@ def scalar(name: str, value: Any) -> Scalar:
             value = value.item()
     if not is_scalar(value):
         raise UsageError(
-            f"parameter {name!r} is {value!r} ({type(value).__name__}); expected text, a finite number or a "
-            "boolean"
+            f"parameter {name!r} is {_shown(value)}; expected text, a finite number or a boolean"
         )
     return text_of(value) if isinstance(value, str) else value
+
+
+def check_functions(**given: object) -> None:
+    """UsageError for what is no function: most often what one returned that was called too early."""
+    for name, value in given.items():
+        if not (value is None or callable(value)):
+            raise UsageError(f"{name} is {_shown(value)}; expected a function, as in bench(lambda: a @ a)")
+
+
+def _shown(value: object) -> str:
+    """A value and its type on one line, whatever its size."""
+    return f"{' '.join(reprlib.repr(value).split())} ({type(value).__name__})"
 
 
 def text_of(value: object) -> str:

@@ -207,8 +207,13 @@ class Native:
         self._counted = counted
 
     def prepare(self, _fn: Fn) -> int:
-        """One free turn of the loop: it may have to be compiled."""
-        self._loop()
+        """One free turn of the loop: it may have to be compiled. UsageError where it gives no number."""
+        seconds: object = self._loop()
+        try:
+            float(seconds)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RuntimeError):  # RuntimeError: of a tensor of several
+            found = type(seconds).__name__
+            raise UsageError(f"the loop returned a {found}; expected seconds per call, a number") from None
         return self.calls
 
     def sample(self, _fn: Fn) -> Sample:
