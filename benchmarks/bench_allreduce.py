@@ -155,56 +155,56 @@ def over(bench: Any, group: Group) -> None:
         bench.parameter("nccl", group.library)
 
 
+@pytest.fixture
 def measure(
-    bench: Any, group: Group, choices: Callable[[], Choices], asked: Collective, backend: str
-) -> None:
-    """Measure one collective, and keep what NCCL chose for it."""
-    try:
-        over(bench, group)
-        bench.record(group.series(asked, bench.policy, bench.telemetry, bench.budget_seconds))
-    except MemoryError as error:
-        if asked.nbytes not in BIG:
-            raise
-        raise Unavailable(f"the GPU has not the memory for {asked.nbytes >> 30} GiB: {error}") from None
-    if backend == "nccl":
-        bench.facts(choices().facts(asked))
+    bench, group: Group, choices, api: str, backend: str, place: str, launch: str, dtype: str, nbytes: int
+) -> Callable[[str], None]:
+    """Measures a collective in the form of the case, and keeps what NCCL chose for it."""
+
+    def measured(op: str) -> None:
+        asked = Collective(op, nbytes, dtype, group.ranks.size, place, launch)
+        try:
+            over(bench, group)
+            bench.record(group.series(asked, bench.policy, bench.telemetry, bench.budget_seconds))
+        except MemoryError as error:
+            if nbytes not in BIG:
+                raise
+            raise Unavailable(f"the GPU has not the memory for {nbytes >> 30} GiB: {error}") from None
+        if backend == "nccl":
+            bench.facts(choices().facts(asked))
+
+    return measured
 
 
 @pytest.mark.parametrize("metric", ["time"])
 @pytest.mark.parametrize(NAMES, grid())
-def bench_all_reduce(
-    bench, world, group, choices, api, backend, place, launch, dtype, nbytes, metric
-) -> None:
+def bench_all_reduce(bench, measure, metric) -> None:
     """The sum over all ranks."""
-    asked = Collective("all_reduce", nbytes, dtype, group.ranks.size, place, launch)
-    measure(bench, group, choices, asked, backend)
+    measure("all_reduce")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("metric", ["time"])
 @pytest.mark.parametrize(NAMES, other_grid())
-def bench_all_gather(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+def bench_all_gather(bench, measure, metric) -> None:
     """Every rank gets the parts of all; the size is that of all parts."""
-    asked = Collective("all_gather", nbytes, dtype, group.ranks.size, place, launch)
-    measure(bench, group, choices, asked, backend)
+    measure("all_gather")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("metric", ["time"])
 @pytest.mark.parametrize(NAMES, other_grid())
-def bench_reduce_scatter(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+def bench_reduce_scatter(bench, measure, metric) -> None:
     """Every rank gets its part of the sum; the size is that of all parts."""
-    asked = Collective("reduce_scatter", nbytes, dtype, group.ranks.size, place, launch)
-    measure(bench, group, choices, asked, backend)
+    measure("reduce_scatter")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("metric", ["time"])
 @pytest.mark.parametrize(NAMES, other_grid())
-def bench_broadcast(bench, group, choices, api, backend, place, launch, dtype, nbytes, metric) -> None:
+def bench_broadcast(bench, measure, metric) -> None:
     """All ranks get what rank 0 has."""
-    asked = Collective("broadcast", nbytes, dtype, group.ranks.size, place, launch)
-    measure(bench, group, choices, asked, backend)
+    measure("broadcast")
 
 
 @pytest.mark.margin(0.10)

@@ -7,10 +7,6 @@ weights, not its share). The metric `communication` is the collectives of a step
 Ranks: --ranks, one a GPU; on the CPU two, over gloo.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bench_lib.convolution.precision import Precision
@@ -18,25 +14,15 @@ from bench_lib.ranks_steps import cases
 from bench_lib.ranks_steps.arms import FSDP_STRATEGIES
 from bench_lib.ranks_steps.networks import Setup
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 FAMILY = "fsdp_step"
 MARGIN = 0.02
 PRECISIONS = {"cuda": Precision.BF16, "cpu": Precision.BF16}
+measured = cases.measured  # the fixture
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Networks, batch and precision of the device that is measured; each strategy's metrics."""
     cases.for_device(metafunc, FSDP_STRATEGIES, PRECISIONS)
-
-
-@pytest.fixture(scope="module")
-def measured(
-    request, world, stack, on_gpu: bool, bench_policy, order_seed: int
-) -> Callable[[Setup], cases.Found]:
-    """What was found of a set-up; measured once, all strategies in turns."""
-    return cases.once(request, world, stack, on_gpu, bench_policy, order_seed)
 
 
 @pytest.mark.budget(900)  # the case that comes first measures its whole set

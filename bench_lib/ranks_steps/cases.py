@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from bench_lib.compiling.executions import told
 from bench_lib.convolution.precision import Precision
 from bench_lib.errors import CudaGainsError
@@ -17,8 +19,6 @@ from bench_lib.running.outcomes import given
 from bench_lib.stack_packages import need_distributed
 
 if TYPE_CHECKING:
-    import pytest
-
     from bench_lib.ranks.world import World
     from bench_lib.running.bench import Bench
     from bench_lib.stacking.stacks import StackEntry
@@ -44,7 +44,7 @@ class Found:
 
 
 def for_device(
-    metafunc: "pytest.Metafunc", strategies: Sequence[str], precisions: Mapping[str, Precision]
+    metafunc: pytest.Metafunc, strategies: Sequence[str], precisions: Mapping[str, Precision]
 ) -> None:
     """Parametrize with networks, batches and precision of the device, and each strategy's metrics."""
     plugin: Any = metafunc.config.pluginmanager.get_plugin("cuda-gains")
@@ -54,21 +54,22 @@ def for_device(
     metafunc.parametrize(("strategy", "metric"), [key for one in strategies for key in metrics(one)])
 
 
-def once(
-    request: "pytest.FixtureRequest",
+@pytest.fixture(scope="module")
+def measured(
+    request: pytest.FixtureRequest,
     world: "World",
     stack: "StackEntry",
     on_gpu: bool,
-    policy: Policy,
-    seed: int,
+    bench_policy: Policy,
+    order_seed: int,
 ) -> Callable[[Setup], Found]:
     """A set-up -> what was found of it: measured when it is first asked for, all strategies in turns."""
     need_distributed(stack)
     device, strategies = "cuda" if on_gpu else "cpu", _selected(request)
-    return cache(lambda setup: measure(world, device, setup, strategies, policy, seed))
+    return cache(lambda setup: measure(world, device, setup, strategies, bench_policy, order_seed))
 
 
-def _selected(request: "pytest.FixtureRequest") -> tuple[str, ...]:
+def _selected(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """The strategies of the cases that run in this file; the others need not be measured."""
     own = [item for item in request.session.items if item.path == request.path]
     params = (item.callspec.params for item in own if hasattr(item, "callspec"))
