@@ -11,6 +11,7 @@ from pathlib import Path
 from bench_lib.errors import Refused, UsageError
 
 TABLES = ("samples", "cases", "runs")
+LOCAL = "local"  # the campaign of runs for which none is named
 MERGED = "merged"  # the run id in the file name of a merged campaign: one file a table
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

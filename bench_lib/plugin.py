@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench_lib.layout import LOCAL
 from bench_lib.running import selection
 from bench_lib.running.choice import NAME
 from bench_lib.running.hooks import Hooks
-from bench_lib.running.options import LOCAL
 from bench_lib.running.target import AUTO, CPU, CUDA
 from bench_lib.stacking import families
 

@@ -194,3 +194,46 @@ def test_a_campaign_that_measured_nothing_does_not_look_finished(kit: Kit) -> No
     assert last.endswith("mend that, and measure into another --campaign")
     assert kit.run(campaign="d") == 1  # asked again, it is said again
     assert kit.said.splitlines()[-1] == last
+
+
+EDITED = """
+import os
+from pathlib import Path
+from bench_lib.model import Series
+FAMILY = "made"
+def bench_a(bench):
+    bench.record(Series((1.0,)))
+    if os.environ.get("EDIT"):
+        file = Path(__file__)
+        file.write_text(file.read_text() + "MARGIN = 0.04\\n")
+"""
+
+
+def test_rounds_of_an_edited_benchmark_file_are_refused(kit: Kit) -> None:
+    said = f"campaign 'c' in {kit.results} measured made with other code in the benchmark file, and what is "
+    said += "compared would partly be the code that measures; undo the edit, or name another campaign with "
+    file = kit.path / "bench_made.py"
+    file.write_text(EDITED)
+    assert kit.run(rounds=1) == 0
+    file.write_text(f"# a comment moves no number\n{EDITED}")
+    assert kit.run(rounds=2) == 0
+    file.write_text(EDITED.replace("1.0,", "2.0,"))
+    assert kit.run(rounds=3) == 2
+    assert f"{said}--campaign\n2 of 3 rounds are in " in kit.said.replace("\n--", " --")
+    assert len(kit.rounds()) == len(kit.table("runs")) == 2
+    assert kit.run(rounds=2) == 0  # there is nothing to measure
+    assert kit.run(rounds=1, campaign="d") == 0
+    file.write_text(EDITED)
+    assert kit.run(rounds=3) == 0
+
+
+def test_an_edit_in_the_middle_of_a_round_costs_that_round_alone(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kit.path / "bench_made.py").write_text(EDITED)
+    assert kit.run(null=True) == 0
+    monkeypatch.setenv("EDIT", "1")
+    assert kit.run(null=True, rounds=2) == 2
+    assert "measured made with other code" in kit.said
+    assert len(kit.rounds()) == 1
+    assert len(kit.table("runs")) == 3  # and the first process of the second round

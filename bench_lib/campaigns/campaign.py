@@ -27,13 +27,13 @@ from bench_lib.campaigns.plan import Plan, write_json
 from bench_lib.campaigns.progress import Progress
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.faults.secrets import hide_in, secrets
-from bench_lib.journaling import journal
+from bench_lib.journaling import held, journal
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import BAD, FEWEST, Status, nothing_measured
 from bench_lib.processes.ended import how_it_ended
-from bench_lib.stacking import stacks, stock
+from bench_lib.stacking import families, stacks, stock
 
 __all__ = ["Plan", "finished_rounds", "run"]
 
@@ -230,6 +230,7 @@ def _last_lines(log: Path) -> str:
 def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:
     """Run one process to its end, whatever that is; its journal is Parquet afterwards."""
     plan, folder, run_id = campaign.plan, campaign.folder, uuid.uuid4().hex
+    held.require_same_code(folder, families.files(plan.places, plan.families), planned=True)
     log = folder.path / "logs" / f"{run_id}.log"
     task = {"run_id": run_id, "round": this.id, "arm": arm, "position": position, "seed": this.seed}
     task |= {"skip": sorted(done), "quantities": campaign.cooling.wait(run_id, campaign.progress)}

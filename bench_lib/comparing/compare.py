@@ -169,6 +169,7 @@ def _notes(a: Side, b: Side, pairing: Pairing, turns: Alternations | None) -> li
         notes.append(turns.note)
     notes += _nothing_shared(a, b)
     notes += observed.notes((a.label, b.label), (a.data.runs, b.data.runs))
+    notes += observed.on_code((a.data.runs, b.data.runs))
     stacks = set(a.data.runs["stack"]) | set(b.data.runs["stack"])
     if len(stacks) == 1 and pairing is Pairing.ROUNDS:
         notes.append(f"A/A: both sides are {stacks.pop()}, so any faster or slower here is a false alarm")

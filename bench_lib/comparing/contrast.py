@@ -13,6 +13,7 @@ from bench_lib.comparing.sides import Side
 from bench_lib.comparing.verdicts import Pairing, grouped
 from bench_lib.errors import UsageError, unknown
 from bench_lib.model import NULL_SUFFIX, Case, scalar_text
+from bench_lib.observing import notes as observed
 
 _SETS_PRECISION = ("precision", "dtype", "autocast", "tf32")  # parameters that mean to change it
 
@@ -129,7 +130,7 @@ def _by_turns(pairs: pd.DataFrame, measured: Blocks) -> "pd.Series[float]":
 
 
 def _notes(side: Side, a: Replicates, b: Replicates) -> list[str]:
-    notes = []
+    notes = observed.on_code([side.data.runs], set(a.values["family"]))
     if _always_in_one_order(a.values, b.values):
         notes.append(
             "the two values were measured one after the other and in the same order in every run, "

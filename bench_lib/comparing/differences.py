@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pandas as pd
 
 from bench_lib.comparing.changes import Difference
+from bench_lib.observing.settings import CODE
 
 ABSENT = "absent"
 SEVERAL = " / "  # between the values of a side whose runs differ among themselves
@@ -20,13 +21,16 @@ def differences(baseline: pd.DataFrame, candidate: pd.DataFrame) -> tuple[Differ
     """What differs between the runs of two sides, by axis: stack, driver, machine, settings.
 
     In stack and driver a component (the first part of the key, `cudart`) is one difference; where a
-    library lies does not matter, its version and hash do. Machine and settings differ key by key.
+    library lies does not matter, its version and hash do. Machine and settings differ key by key; of a
+    benchmark file that one side did not measure, or of which it says nothing, nothing differs.
     """
     found: list[Difference] = []
     for axis, column in _AXES.items():
         whole = axis in ("stack", "driver")
         found += _axis(axis, _values(baseline[column]), _values(candidate[column]), whole)
-    found += _axis("settings", _values(baseline["settings"]), _values(candidate["settings"]), False)
+    mine, yours = (_values(side["settings"]) for side in (baseline, candidate))
+    alone = {key for key in mine.keys() ^ yours.keys() if key.startswith(CODE)}
+    found += _axis("settings", _without(mine, alone), _without(yours, alone), False)
     return tuple(found)
 
 
@@ -104,6 +108,10 @@ def _values(column: Iterable[object]) -> Values:
         for key, value in identity.items() if isinstance(identity, Mapping) else ():
             values.setdefault(str(key), set()).add(str(value))
     return values
+
+
+def _without(values: Values, keys: Collection[str]) -> Values:
+    return {key: found for key, found in values.items() if key not in keys}
 
 
 def _axis(axis: str, a: Values, b: Values, whole: bool) -> list[Difference]:

@@ -9,10 +9,9 @@ from bench_lib.comparing.calibrate import Calibration
 from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.store import Data, Results, opened
 from bench_lib.errors import UsageError
+from bench_lib.layout import LOCAL
 from bench_lib.model import NULL_SUFFIX
 from bench_lib.places import reading
-
-LOCAL = "local"  # the campaign of plain pytest runs
 
 
 def folder(

@@ -14,6 +14,7 @@ from bench_lib.comparing import sides, store
 from bench_lib.drawing import forest_chart, gallery
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
+from bench_lib.layout import LOCAL
 from bench_lib.pages import asked, calibrate_page
 from bench_lib.pages import report as reports
 from bench_lib.pages.inventory import of_campaigns, of_families, of_machines
@@ -113,7 +114,7 @@ def compared(
     try:
         subject = asking.reported(names, campaign or None, Path(results), contrast, check)
     except CudaGainsError as error:
-        return _nothing(str(error), *_measuring(campaign or (asked.LOCAL if contrast else ""), names))
+        return _nothing(str(error), *_measuring(campaign or (LOCAL if contrast else ""), names))
     comparison = subject.comparison
     found = (
         reports.first_screen(subject),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench_lib import next_step
+from bench_lib.layout import LOCAL
 from bench_lib.model import FEWEST, Case
 from bench_lib.running import selection
-from bench_lib.running.options import LOCAL
 from bench_lib.running.target import CUDA
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def lines(run: "Run", cases: Sequence[pytest.Item]) -> Iterator[str]:
 
     target, policy, asked = run.target, run.options.policy, set(map(selection.family, cases))
     if not run.task.round and (said := held.others(run.options.folder, False, policy.name, asked)):
+        yield f"cuda-gains: {said}"
+    if not run.task.round and (said := held.other_code(run.options.folder, run.files)):
         yield f"cuda-gains: {said}"
     what = f"stack {run.stack.name}, campaign {run.options.campaign}, {len(cases)} cases"
     how = f"policy {policy.name} ({policy.samples} samples)"

@@ -1,5 +1,6 @@
 """Which of the items that pytest collected are measured, and in which order."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ class Choice:
         self._options = options
         self.found = False  # whether there were benchmarks among what was collected
         self.lost = ""  # which families nothing is left of, and why
+        self.files: dict[str, set[Path]] = {}  # of each family, also those that nothing is measured of
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,6 +39,7 @@ class Choice:
             task, asked = Task.of_environment(), self._options
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
+            self.files = selection.files(items)
             kept = selection.select(
                 items, asked.families, asked.quick, asked.full, soak=bool(asked.soak_minutes)
             )

@@ -105,7 +105,9 @@ class Hooks:
         from bench_lib.faults.surroundings import Surroundings
         from bench_lib.running import bench_json
 
-        self.run.begin(len(cases))
+        measured = set(map(selection.family, cases))
+        files = {family: paths for family, paths in self._choice.files.items() if family in measured}
+        self.run.begin(len(cases), files)
         self.active = True
         self.config.pluginmanager.register(Surroundings(self.config, self.run, self._say))
         self._cases = {item.nodeid: selection.case_of(item) for item in cases}

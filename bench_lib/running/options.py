@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from bench_lib.errors import UsageError
-from bench_lib.layout import CampaignFolder, check_name
+from bench_lib.layout import LOCAL, CampaignFolder, check_name
 from bench_lib.model import DEFAULT_POLICY, QUICK_POLICY, Policy
 from bench_lib.nccl import found
 from bench_lib.places import address
 from bench_lib.places.address import Address
 
 RESULTS = "results"
-LOCAL = "local"  # the campaign of runs for which none is named
 TASK_VARIABLE = "CUDA_GAINS_TASK"
 
 

@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,14 @@ def family(item: pytest.Item) -> str:
     """FAMILY of the item's file, else the file's name without `bench_`."""
     module = _module(item)
     return str(getattr(module, "FAMILY", bare(module.__name__.rpartition(".")[2])))
+
+
+def files(items: Iterable[pytest.Item]) -> dict[str, set[Path]]:
+    """The files of each family."""
+    found: dict[str, set[Path]] = {}
+    for item in filter(is_case, items):
+        found.setdefault(family(item), set()).add(item.path)
+    return found
 
 
 def margin(item: pytest.Item) -> float:

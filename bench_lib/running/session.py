@@ -25,7 +25,7 @@ from bench_lib.running.doubts import Doubts
 from bench_lib.running.flight import InFlight
 from bench_lib.running.options import Options, Task
 from bench_lib.running.target import Target
-from bench_lib.stacking import cache, stacks
+from bench_lib.stacking import cache, family_code, stacks
 from bench_lib.stacking.stacks import StackEntry
 
 _LEAST_FREE_NBYTES = 16 << 20
@@ -43,6 +43,7 @@ class Run:
         self.broken = ""  # why nothing more can be written
         self.dead = ""  # why the CUDA context cannot be used any more
         self.mismatch = ""  # which version the stack declares, and which was loaded instead
+        self.files: held.Files = {}  # of the families that are measured
         self.doubts = Doubts()  # about the stack on this machine, before the first case
         self.made: Path | None = None  # the first folder that --benchmark-json wanted and that was not there
         self.unkept = ""  # why the last case, though it ended well, is written as failed
@@ -83,10 +84,10 @@ class Run:
         """Where the run's row lies once it has ended."""
         return self.options.folder.table("runs", self.task.run_id)
 
-    def begin(self, expected: int) -> None:
+    def begin(self, expected: int, files: held.Files) -> None:
         """Open everything that is written to, so that what is wrong is known before the first case.
 
-        Raises UsageError, Refused, or OSError.
+        `expected`: how many cases; `files`: of their families. Raises UsageError, Refused, or OSError.
         """
         folder, _ = self.options.folder, self.stack  # both may be wrong names
         cache.require_folder(self.options.wheels)
@@ -94,6 +95,8 @@ class Run:
             look.require(self.options.address.url)
         self.target.check()
         held.require_alike(folder, self.target.device, self.target.detected.reason)
+        held.require_same_code(folder, files, planned=bool(self.task.round))
+        self.files = files
         self.doubts = doubts.look(self.stack, self.options, self.target)
         self.ranges = ranges.find() if self.options.nvtx else ranges.NONE
         self.target.lock()
@@ -242,6 +245,7 @@ class Run:
     def _settings(self) -> dict[str, str]:
         found = {
             **self.doubts.stored,
+            **self._code,
             "module_loading": os.environ.get("CUDA_MODULE_LOADING", "default").lower(),
         }
         if self.options.nvtx:
@@ -253,6 +257,11 @@ class Run:
             if path.exists():
                 found["cubin.sha256"] = libraries.sha256(path)
         return found
+
+    @cached_property
+    def _code(self) -> dict[str, str]:
+        """The code of the benchmark files as the run began; later edits are not what is measured."""
+        return family_code.stored(family_code.of_files(self.files))
 
     def _quantities(self) -> dict[str, float]:
         """What measuring itself costs here, as far as this run has used it."""

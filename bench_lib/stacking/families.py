@@ -1,7 +1,7 @@
 """Which file of a benchmark folder holds which family, read from the text: nothing is imported."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +32,16 @@ def named(place: Path) -> dict[Path, str]:
     A file whose FAMILY is computed is left out.
     """
     return {path: family for path in _files(place) if (family := _of(path))}
+
+
+def files(places: Iterable[Path], asked: Collection[str] = ()) -> dict[str, set[Path]]:
+    """The files in or below `places` of each family, of all or of those asked for; see `named`."""
+    found: dict[str, set[Path]] = {}
+    for place in places:
+        for path, family in named(place).items():
+            if not asked or family in asked:
+                found.setdefault(family, set()).add(path)
+    return found
 
 
 def is_other(path: Path, asked: tuple[str, ...]) -> bool:
