@@ -16,6 +16,7 @@ from enum import StrEnum
 # never compared. The history of the reasons stands in CHANGELOG.md, "measurement changes".
 MEASURE_VERSION = 1
 
+CANARY = "canary"  # the family that no software upgrade should move
 FEWEST = 3  # pairs, or runs a side, below which no verdict is given
 NULL_SUFFIX = "#2"  # of the baseline's second arm in a round, or second copy in a contrast
 

@@ -82,7 +82,8 @@ def test_a_family_that_wants_to_be_named_says_so_when_nothing_else_is_there(runs
 def test_the_last_line_leads_to_a_verdict(runs: Runs):
     """Below the tables of pytest-benchmark and the end of pytest itself."""
     first = (
-        "next: cuda-gains run --stack here --rounds 3 --campaign before --family asked --quick --benchmarks "
+        "next: cuda-gains run --stack here --rounds 3 --campaign before --family asked --family canary "
+        "--quick --benchmarks "
     )
     last = "after the upgrade the same with --campaign after, then cuda-gains compare before after"
     done = runs.pytest("bench_asked.py", "--family=asked", "--quick").outlines
@@ -102,6 +103,23 @@ def test_the_last_line_leads_to_a_verdict(runs: Runs):
         "cuda-gains: before already holds 3 other runs (by plain pytest, policy quick, asked); name your own "
     )
     assert f"{said}with --campaign" in done
+
+
+def test_canaries_come_along_in_what_is_to_be_typed(runs: Runs):
+    """In a folder of one's own too, where they are the suite's, however many families it holds."""
+    started = "next: cuda-gains run --stack here --rounds 3 --campaign before "
+    assert (
+        f"{started}--family made --family other --family canary --benchmarks " in runs.pytest().outlines[-1]
+    )
+    for name in ("a", "b"):
+        runs.write(OTHER.replace("other", name), f"bench_{name}", head="")
+    named = [f"--family {name}" for name in ("a", "b", "made", "other", "canary")]
+    assert f"{started}{' '.join(named)} --benchmarks " in runs.pytest().outlines[-1]
+    alone = runs.pytest("bench_a.py", "-k", "it").outlines[-1]
+    assert f"{started}--family a -k it --benchmarks " in alone  # it would leave them out
+
+    runs.write("def bench_it(bench, gpu): pass\n", "bench_canary", head="FAMILY = 'canary'\n")
+    assert runs.pytest("--device=cpu").outlines[-1].startswith(f"{started}--device cpu --benchmarks ")
 
 
 def test_results_belong_to_the_project_also_from_a_folder_inside_it(runs: Runs):

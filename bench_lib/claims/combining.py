@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bench_lib.claims.judging import existential
 from bench_lib.claims.words import SETTLED, Claim, Finding, Judged, Verdict
+from bench_lib.model import CANARY
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
 
@@ -81,7 +82,7 @@ def takes(
 
 
 def _command(claim: Claim, entries: Mapping[str, StackEntry], benchmarks: str) -> str:
-    families = " ".join(f"--family {shlex.quote(family)}" for family in (*claim.families, "canary"))
+    families = " ".join(f"--family {shlex.quote(family)}" for family in (*claim.families, CANARY))
     if claim.baseline:
         names = [_stack(side, entries) for side in (claim.baseline, claim.candidate)]
         chosen = " ".join(f"--stack {name}" for name in dict.fromkeys(names))

@@ -117,11 +117,12 @@ def _families(plan: "Plan") -> tuple[set[str], set[str]]:
     Canaries that nobody named come along with others and are nothing that was asked for.
     """
     from bench_lib import suite_files
+    from bench_lib.model import CANARY
     from bench_lib.stacking import families
 
     _, *suite = suite_files.folders()  # the first may be somebody's own
     shipped = {family for folder in suite for family in families.declared(folder).values()}
-    return set(plan.families) or set(families.named(plan.benchmarks).values()) - {"canary"}, shipped
+    return set(plan.families) or set(families.named(plan.benchmarks).values()) - {CANARY}, shipped
 
 
 def merge(

@@ -11,9 +11,9 @@ from bench_lib.comparing.installations import Alternations, alternations, by_ins
 from bench_lib.comparing.matching import REMEDIES, Matched, match, other_margins
 from bench_lib.comparing.replicates import DOUBTED, Replicates, replicates
 from bench_lib.comparing.sides import Side
-from bench_lib.comparing.verdicts import CANARY, NOT_INTERLEAVED, Groups, Pairing, grouped
+from bench_lib.comparing.verdicts import NOT_INTERLEAVED, Groups, Pairing, grouped
 from bench_lib.errors import UsageError
-from bench_lib.model import NULL_SUFFIX
+from bench_lib.model import CANARY, NULL_SUFFIX
 from bench_lib.observing import notes as observed
 from bench_lib.thermal import warm
 

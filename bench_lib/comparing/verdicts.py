@@ -14,9 +14,9 @@ from bench_lib.comparing.changes import CaseChange, Change
 from bench_lib.comparing.matching import Row
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.stats import FEWEST, MOST_MORE, MOST_ROUNDS, Effects, Floats
+from bench_lib.model import CANARY
 from bench_lib.units import percent_text
 
-CANARY = "canary"  # the family that no software upgrade should move
 NOT_INTERLEAVED = "not interleaved: confounded with the session"
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench_lib import next_step
+from bench_lib import next_step, suite_files
 from bench_lib.layout import LOCAL
-from bench_lib.model import FEWEST, Case
+from bench_lib.model import CANARY, FEWEST, Case
 from bench_lib.running import selection
 from bench_lib.running.target import CUDA
+from bench_lib.stacking import families as suite_families
 
 if TYPE_CHECKING:
     from bench_lib.running.session import Run
@@ -77,11 +78,30 @@ def _free(results: Path) -> str:
     return next(name for name in names if not (results / name).exists())
 
 
+def _named(run: "Run", families: Sequence[str]) -> Sequence[str]:
+    """The families to name for rounds: those that were, else the measured ones; none for most of a folder.
+
+    The canaries come along, also where only the suite has them: without them no comparison tells a disturbed
+    machine from a slower stack. Not beside -k, which leaves them out.
+    """
+    asked, place = run.options, Path(run.options.benchmarks)
+    named = asked.families or families
+    folders = [
+        folder
+        for folder in (place, *suite_files.folders())
+        if CANARY in suite_families.declared(folder).values()
+    ]
+    lacking = bool(folders) and CANARY not in named and not asked.keyword
+    if not asked.families and len(families) > _FEW and not (lacking and place not in folders):
+        return ()
+    return [*named, CANARY] if lacking else named
+
+
 def _rounds(run: "Run", families: Sequence[str], campaign: str) -> str:
     """The command that measures in rounds what this run measured."""
     asked = run.options
     words = ["cuda-gains", "run", "--stack", run.stack.name, "--rounds", str(FEWEST), "--campaign", campaign]
-    for family in asked.families or (families if len(families) <= _FEW else ()):
+    for family in _named(run, families):
         words += ["--family", family]
     words += ["-k", asked.keyword] if asked.keyword else []
     words += ["--quick"] if asked.quick else ["--full"] if asked.full else []

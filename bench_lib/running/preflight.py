@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench_lib.device import cudart
 from bench_lib.errors import UsageError
 from bench_lib.identity import machine
+from bench_lib.model import CANARY
 from bench_lib.stacking import stacks
 from bench_lib.stacking.stacks import StackEntry
 
@@ -55,7 +56,6 @@ _UNSUFFIXED = frozenset(
         "nvjitlink",
     ]
 )
-_ON_CPU = "canary"  # the one family with a case that needs neither a GPU nor a package
 _CUDA_LIBRARIES = {*stacks.SWAPPED, "cublaslt", "nvrtc"}  # what only a GPU can run, among the declared
 _LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc)\.so\.\d+[\d.]*")
 
@@ -91,7 +91,7 @@ def without_gpu(entries: Iterable[StackEntry], detected: "Detected", asked_for_c
     bare = [entry.name for entry in entries if _is_bare(entry)]
     if detected.available or (asked_for_cpu and not bare):
         return ""
-    nothing = f"; of {', '.join(bare)}, CUDA libraries alone, that is at most {_ON_CPU}" if bare else ""
+    nothing = f"; of {', '.join(bare)}, CUDA libraries alone, that is at most {CANARY}" if bare else ""
     return f"no GPU: {detected.reason}; this campaign measures the CPU and skips what needs a GPU{nothing}"
 
 
@@ -104,13 +104,13 @@ def refuse_nothing(
     for such a stack. What somebody's own families have is not known.
     """
     measured = set(measured)
-    known = bool(measured) and measured <= set(shipped) - {_ON_CPU}
+    known = bool(measured) and measured <= set(shipped) - {CANARY}
     if detected.available or not known or not all(map(_is_bare, entries)):
         return
     raise UsageError(
         f"there is no GPU ({detected.reason}), and of {', '.join(e.name for e in entries)}, CUDA libraries "
         "alone, nothing is measured without one; measure on a machine with a GPU, or name --family "
-        f"{_ON_CPU}, which has a case of the CPU"
+        f"{CANARY}, which has a case of the CPU"
     )
 
 
