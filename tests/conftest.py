@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # `from fake_cuda import ...`, w
 
 import fake_cuda as fake
 import torture
+from plugin_runs import Runs
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
+
+
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Pytest runs in a folder of their own, and their results."""
+    return Runs(pytester, monkeypatch)
 
 
 @pytest.fixture(scope="module")

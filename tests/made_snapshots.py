@@ -1,6 +1,8 @@
 """A healthy machine as the doctor sees it, and the same with something changed."""
 
 import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bench_lib.doctor.snapshot import (
@@ -128,3 +130,12 @@ def made(base: Snapshot = HEALTHY, **changes: Any) -> Snapshot:
         else:
             base = dataclasses.replace(base, **{part: value})
     return base
+
+
+def lay(root: Path, files: Mapping[str, str]) -> Path:
+    """Files by their paths below a folder, as of /proc and /sys; the folder."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root

@@ -19,6 +19,8 @@ from unittest import mock
 
 import numpy as np
 
+from bench_lib.comparing import store
+from bench_lib.comparing.store import Data
 from bench_lib.journaling import journal, journal_rows
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import (
@@ -238,6 +240,26 @@ def write_campaign(
         write_run(results, info, identity(machine, known[stack]), series)
         ids.append(info.run_id)
     return ids
+
+
+def write_here(
+    results: Path,
+    name: str,
+    runs: int,
+    measured: Iterable[SyntheticCase],
+    *,
+    turns: str = "",
+    machine: Machine = Machine(),
+    **of_run: object,
+) -> Data:
+    """A campaign of plain runs of stack `here`, one after the other; it as it is loaded."""
+    rng, cases = np.random.default_rng(3), list(measured)
+    for number in range(runs):
+        made = [measurement(one, times(rng, one.seconds, Noise(), 10), turns=turns) for one in cases]
+        write_run(
+            results, run_info(name, "here", started_at=EPOCH + number, **of_run), identity(machine), made
+        )
+    return store.load(results, [name])
 
 
 def write_crashing(results: Path) -> SyntheticCase:

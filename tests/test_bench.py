@@ -26,11 +26,6 @@ def bench() -> Bench:
     return Bench(Case("made", "it"), 60.0, conditions)
 
 
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
-
 def test_a_case_has_its_own_policy(bench: Bench):
     bench(lambda: None, timing="host", policy=SEVEN)
     assert len(bench.finished().seconds) == 7

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import run_pytest
 
 ROOT = Path(__file__).parents[1]
 
 
 def measure(results: Path, env: dict[str, str], *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--results", results, "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*map(str, command), *options], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    return run_pytest("benchmarks", "--results", results, *options, env=env)
 
 
 def statuses(results: Path, campaign: str = "local") -> dict[str, str]:
@@ -82,7 +79,7 @@ def test_without_runtimes_the_ladder_says_how_to_fetch_them(fake_cuda, tmp_path)
     assert "cuda-gains stacks create cudart-11.8 cudart-12.4" in output
 
 
-@pytest.mark.parametrize("family", ["launch", "ladder", "canary"])
+@pytest.mark.parametrize("family", ["launch", "ladder", "canary", "unified_memory"])
 def test_collecting_needs_no_torch_and_no_cuda(family, tmp_path):
     code = (
         "import sys, pytest\n"

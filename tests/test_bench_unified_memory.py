@@ -1,14 +1,13 @@
 """The family unified_memory on a pretended CUDA whose managed memory moves: real runs, real files."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import fake_cuda
 import fake_managed as fake
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import KEEPS_PAGES, rows, run_pytest
 
 ROOT = Path(__file__).parents[1]
 FILE = "benchmarks/bench_unified_memory.py"
@@ -31,15 +30,10 @@ def environment(fake_cuda, built, tmp_path) -> dict[str, str]:
 
 def measure(results: Path, env: dict[str, str], *options: str) -> tuple[list[dict], str]:
     """The rows of the cases of one run, their params and facts as dicts, and what pytest printed."""
-    command = [sys.executable, "-m", "pytest", FILE, "--results", results, "-p", "no:cacheprovider", *options]
-    done = subprocess.run(
-        [*map(str, command)], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120
-    )
-    output = done.stdout + done.stderr
-    files = sorted((results / "local" / "cases").glob("*.parquet"))
-    assert len(files) == 1, output
-    rows = pq.read_table(files[0]).to_pylist()
-    return [{**row, "params": json.loads(row["params"]), "facts": dict(row["facts"])} for row in rows], output
+    _, output = run_pytest(FILE, "--results", results, *options, env=env)
+    told = rows(results / "local", "cases")
+    assert told, output
+    return [{**row, "params": json.loads(row["params"]), "facts": dict(row["facts"])} for row in told], output
 
 
 def test_every_way_is_measured_with_its_mode_and_facts(environment, tmp_path):
@@ -109,24 +103,8 @@ def test_another_mode_is_another_case(environment, tmp_path):
     assert [(row["status"], row["params"]["mode"]) for row in rows] == [("ok", "hmm")], output
 
 
-PLANT = """
-from bench_lib.memory.migration import Block
-
-original = Block.home
-
-
-def skipped(block):
-    block.homecomings = getattr(block, "homecomings", 0) + 1
-    if block.homecomings < 4:
-        original(block)
-
-
-Block.home = skipped
-"""
-
-
 def test_a_planted_skipped_homecoming_is_a_wrong_result(environment, tmp_path):
-    (tmp_path / "plant.py").write_text(PLANT)
+    (tmp_path / "plant.py").write_text(KEEPS_PAGES)
     env = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{tmp_path}"}
     rows, output = measure(
         tmp_path, env, "-p", "plant", "-k", "(to_gpu-faults or to_gpu-pinned) and -2097152"
@@ -149,18 +127,5 @@ def test_the_slope_of_a_fault_and_a_hop_are_what_the_device_takes(environment, t
 
 @pytest.mark.parametrize(("option", "cases"), [("--quick", 12), ("--full", 216)])
 def test_how_many_cases_there_are(option, cases):
-    command = [sys.executable, "-m", "pytest", FILE, "--collect-only", "-q", option, "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"{cases}" in done.stdout.splitlines()[-1]
-
-
-def test_collecting_needs_no_torch_and_no_cuda():
-    code = (
-        "import sys, pytest\n"
-        f"status = pytest.main(['{FILE}', '--collect-only', '-q'])\n"
-        "assert not set(sys.modules) & {'torch', 'cupy', 'numba', 'pandas'}\n"
-        "assert 'libcuda' not in open('/proc/self/maps').read()\n"
-        "sys.exit(status)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, output = run_pytest(FILE, "--collect-only", "-q", option)
+    assert (code, f"{cases}" in output.splitlines()[-1]) == (0, True), output

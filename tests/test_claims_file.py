@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +10,7 @@ import fake_cuda
 import numpy as np
 import pytest
 import synthetic
+from plugin_runs import run_pytest
 from synthetic import Machine, SyntheticCase
 
 from bench_lib.claims import judged, reading
@@ -66,17 +65,10 @@ def existing(fake_cuda_built, tmp_path_factory):
     (folder / "locks").mkdir()
     environment = {**os.environ, **fake_cuda.environment(fake_cuda_built, folder)}
     environment |= {"COLLECTED_CASES": str(folder / "cases.json"), "PYTHONPATH": str(ROOT / "tests")}
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--collect-only", "-q", "--full"]
-    command += [f"--family={name}" for name in sorted(FAMILIES)]  # those too that want to be named
-    done = subprocess.run(
-        [*command, "-p", "collected_cases"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    families = [f"--family={name}" for name in sorted(FAMILIES)]  # those too that want to be named
+    asked = ("benchmarks", "--collect-only", "-q", "--full", *families, "-p", "collected_cases")
+    code, output = run_pytest(*asked, env=environment)
+    assert code == 0, output
     cases = {tuple(case) for case in json.loads((folder / "cases.json").read_text())}
     shipped = store.load(RESULTS, SHIPPED).cases[["family", "op", "params"]]
     return cases | set(shipped.itertuples(index=False, name=None))

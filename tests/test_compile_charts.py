@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import synthetic
 from figures import assert_readable, in_one_line, intervals, points
 
-from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing import compare, sides
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.compile_charts import compile_first_step, compile_speed_up
 from bench_lib.errors import UsageError
@@ -44,19 +43,17 @@ def firsts(paid: float | None = 3500.0) -> Iterable[Timed]:
 
 
 def write(results: Path, runs: int, cases: Iterable[Timed], facts: Mapping[str, str] | None = None) -> Data:
-    rng, cases = np.random.default_rng(3), list(cases)
-    for number in range(runs):
-        info = synthetic.run_info("compiled", "here", started_at=synthetic.EPOCH + number)
-        made = []
-        for one, seconds, quantities in cases:
-            of_case = facts if facts and one.params["execution"] == "compiled" else {}
-            whole = synthetic.SyntheticCase(
-                one, seconds, timing=Timing.HOST, quantities=quantities, facts=of_case
-            )
-            samples = synthetic.times(rng, seconds, synthetic.Noise(), 10)
-            made.append(synthetic.measurement(whole, samples, turns=""))
-        synthetic.write_run(results, info, synthetic.identity(synthetic.Machine()), made)
-    return store.load(results, ["compiled"])
+    made = (
+        synthetic.SyntheticCase(
+            one,
+            seconds,
+            timing=Timing.HOST,
+            quantities=quantities,
+            facts=facts if facts and one.params["execution"] == "compiled" else {},
+        )
+        for one, seconds, quantities in cases
+    )
+    return synthetic.write_here(results, "compiled", runs, made)
 
 
 def test_speed_up_by_configuration_beside_the_published_claim(tmp_path):

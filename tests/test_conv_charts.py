@@ -28,13 +28,9 @@ def measured(case: Case, seconds: float, rng: np.random.Generator, flop: float |
 
 def write(results: Path, name: str, runs: int, cases: Iterable[tuple[Case, float]], **of_run: str) -> Data:
     """Runs that all measured these cases, each with its FLOP."""
-    rng, cases = np.random.default_rng(3), list(cases)
     machine = synthetic.Machine(gpu_name=of_run.pop("gpu_name", "NVIDIA H200"))
-    for number in range(runs):
-        info = synthetic.run_info(name, "here", started_at=synthetic.EPOCH + number, **of_run)
-        made = [measured(case, seconds, rng, FLOP) for case, seconds in cases]
-        synthetic.write_run(results, info, synthetic.identity(machine), made)
-    return store.load(results, [name])
+    made = (synthetic.SyntheticCase(*one, timing=Timing.COLD, work=Work(flop=FLOP)) for one in cases)
+    return synthetic.write_here(results, name, runs, made, machine=machine, **of_run)
 
 
 def conv(

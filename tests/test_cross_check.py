@@ -1,14 +1,13 @@
 """Our times beside nvbench's: a process of a pretended nvbench on a pretended GPU, and how it may end."""
 
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
+from plugin_runs import run_pytest
 
 from bench_lib.comparing import sides, store
 from bench_lib.comparing.changes import Change
@@ -25,16 +24,7 @@ POLICY = Policy("quick", samples=5, budget_seconds=1.0, warmup_seconds=0.01)
 
 
 def measure(results: Path, env: dict[str, str], *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "cross_check", "--results", results]
-    done = subprocess.run(
-        [*map(str, command), "-p", "no:cacheprovider", *options],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return run_pytest("benchmarks", "--family", "cross_check", "--results", results, *options, env=env)
 
 
 def cases(results: Path) -> dict[str, dict]:
@@ -74,10 +64,9 @@ def test_both_tools_measure_the_same_work_and_are_not_judged_against_one_another
 
 
 def test_it_is_measured_only_when_named():
-    command = [sys.executable, "-m", "pytest", "benchmarks/bench_cross_check.py", "--collect-only", "-q"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "named: --family cross_check" in done.stdout
+    code, output = run_pytest("benchmarks/bench_cross_check.py", "--collect-only", "-q")
+    assert code == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "named: --family cross_check" in output
 
 
 @pytest.fixture

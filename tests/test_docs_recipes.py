@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from plugin_runs import Runs
 
 from bench_lib.claims import judged
@@ -12,11 +11,6 @@ from bench_lib.stacking import stacks
 from bench_lib.timing.timer import MAX_QUEUED_CALLS
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
 
 
 def recipe(page: str, title: str, language: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from made_snapshots import lay
 
 from bench_lib.doctor import checks, children, gather, inside_nvml, inside_python, process
 from bench_lib.doctor.finding import State
@@ -168,20 +169,12 @@ def test_an_interpreter_that_is_not_there(tmp_path):
     assert answer.child.problem.startswith("cannot be started: No such file")
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return root
-
-
 VERSION = "NVRM version: NVIDIA UNIX {}x86_64 Kernel Module  580.65.06  Sun Jul 27\nGCC version: 13\n"
 OPEN = VERSION.replace("{}x86_64 Kernel Module", "Open Kernel Module for x86_64")
 
 
 def test_a_made_up_machine(tmp_path):
-    root = write(
+    root = lay(
         tmp_path,
         {
             "proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n",
@@ -213,7 +206,7 @@ def test_a_made_up_machine(tmp_path):
 
 
 def test_a_proprietary_module_and_mps_elsewhere(tmp_path):
-    root = write(tmp_path, {"proc/driver/nvidia/version": VERSION.format(""), "pipes/control": ""})
+    root = lay(tmp_path, {"proc/driver/nvidia/version": VERSION.format(""), "pipes/control": ""})
     found = host(tmp_path, {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "pipes")}, root)
     assert not found.module_open
     assert found.mps
@@ -247,19 +240,19 @@ def test_a_proprietary_module_and_mps_elsewhere(tmp_path):
     ],
 )
 def test_how_many_cpus_a_container_may_use(tmp_path, files, quota):
-    assert cpu_quota(write(tmp_path, files)) == quota
+    assert cpu_quota(lay(tmp_path, files)) == quota
 
 
 def test_memory_is_that_of_the_machine_or_of_the_container(tmp_path):
-    root = write(tmp_path, {"proc/meminfo": f"MemTotal: 1 kB\nMemAvailable:   {8 << 20} kB\n"})
+    root = lay(tmp_path, {"proc/meminfo": f"MemTotal: 1 kB\nMemAvailable:   {8 << 20} kB\n"})
     assert available_nbytes(root) == 8 * GIB
-    write(root, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": str(4 * GIB)})
-    write(
+    lay(root, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": str(4 * GIB)})
+    lay(
         root,
         {"sys/fs/cgroup/memory.current": str(3 * GIB), "sys/fs/cgroup/memory.stat": f"inactive_file {GIB}\n"},
     )
     assert available_nbytes(root) == 2 * GIB
-    write(root, {"sys/fs/cgroup/memory.max": "max"})
+    lay(root, {"sys/fs/cgroup/memory.max": "max"})
     assert available_nbytes(root) == 8 * GIB
 
 
@@ -279,7 +272,7 @@ LINE = "   0: {}:{:04X} 00000000:0000 {} 00000000:00000000 00:00000000 00000000 
     ],
 )
 def test_who_reaches_jupyter(tmp_path, files, reach):
-    root = write(tmp_path, {f"proc/net/{name}": HEAD + line for name, line in files.items()})
+    root = lay(tmp_path, {f"proc/net/{name}": HEAD + line for name, line in files.items()})
     assert jupyter(root) == reach
 
 
@@ -310,7 +303,7 @@ def test_libraries_of_profilers_and_sanitizers_are_found_in_the_memory_map(tmp_p
         "7f00-7f01 r-xp 00000000 08:01 12    /site/nvidia/cuda_cupti/lib/libcupti.so.12",  # torch's own
         "7f00-7f01 rw-p 00000000 00:00 0",
     ]
-    root = write(tmp_path, {"proc/self/maps": "\n".join(lines)})
+    root = lay(tmp_path, {"proc/self/maps": "\n".join(lines)})
     assert process.mapped(root) == (
         "libToolsInjection64.so",
         "libasan.so.8.0.0",
@@ -340,7 +333,7 @@ def test_variables_without_secrets():
 
 
 def test_conda_packages_and_distributions(tmp_path):
-    write(tmp_path, {f"conda-meta/{name}.json": "{}" for name in ("cuda-cudart-12.4.99-0", "numpy-1.0-0")})
+    lay(tmp_path, {f"conda-meta/{name}.json": "{}" for name in ("cuda-cudart-12.4.99-0", "numpy-1.0-0")})
     assert inside_python.conda(tmp_path) == ["cuda-cudart-12.4.99-0"]
     names = {one["name"] for one in inside_python.distributions()}
     assert {"numpy", "pytest", "pytest-benchmark", "pyarrow"} <= names

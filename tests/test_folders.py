@@ -31,11 +31,6 @@ from bench_lib.layout import TABLES, CampaignFolder
 from bench_lib.model import Case, Measurement, RunInfo, Series, Status
 
 
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
-
 def finished(folder: CampaignFolder, run_id: str, op: str = "a") -> None:
     with Journal(folder.journal(run_id)) as written:
         written.run(RunInfo(run_id, folder.name, "here", "here", started_at=time.time()))

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import synthetic
 from figures import assert_readable, in_one_line
 
-from bench_lib.comparing import compare, sides, store
+from bench_lib.comparing import compare, sides
 from bench_lib.comparing.replicates import replicates
 from bench_lib.comparing.store import Data
 from bench_lib.drawing.memory_charts import exchange, migration
@@ -22,16 +21,11 @@ Timed = tuple[Case, float, float | None]
 
 
 def write(results: Path, runs: int, cases: Iterable[Timed]) -> Data:
-    rng, cases = np.random.default_rng(3), list(cases)
-    for number in range(runs):
-        info = synthetic.run_info("memory", "here", started_at=synthetic.EPOCH + number)
-        made = []
-        for case, seconds, nbytes in cases:
-            one = synthetic.SyntheticCase(case, seconds, timing=Timing.HOST, work=Work(nbytes=nbytes))
-            samples = synthetic.times(rng, seconds, synthetic.Noise(), 10)
-            made.append(synthetic.measurement(one, samples))
-        synthetic.write_run(results, info, synthetic.identity(synthetic.Machine()), made)
-    return store.load(results, ["memory"])
+    made = (
+        synthetic.SyntheticCase(case, seconds, timing=Timing.HOST, work=Work(nbytes=nbytes))
+        for case, seconds, nbytes in cases
+    )
+    return synthetic.write_here(results, "memory", runs, made)
 
 
 def move(

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import fake_cublas
 import fake_cudnn
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import run_pytest
 
 from bench_lib.device.telemetry import Telemetry
 from bench_lib.errors import CaseTimeout, Crashed, CudaGainsError, NotApplicable, WrongResult
@@ -59,10 +58,9 @@ def site(fake_cuda_built, tmp_path_factory):
 
 
 def test_the_family_records_every_child_once(on_fake, tmp_path):
-    command = [sys.executable, "-m", "pytest", "benchmarks/bench_module_loading.py", "-k", "context"]
-    command += ["--results", str(tmp_path / "results"), "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, env=on_fake, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    asked = ("benchmarks/bench_module_loading.py", "-k", "context", "--results", tmp_path / "results")
+    code, output = run_pytest(*asked, env=on_fake)
+    assert code == 0, output
     (path,) = (tmp_path / "results" / "local" / "cases").glob("*.parquet")
     rows = {row["case_id"]: row for row in pq.read_table(path).to_pylist()}
     assert len(rows) == 4

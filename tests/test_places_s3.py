@@ -240,11 +240,6 @@ def test_a_bucket_that_is_not_there_is_known_before_the_first_case(kit: Kit, buc
 ONE_CASE = "def bench_one(bench):\n    bench.record(Series((1.0, 2.0)))\n"
 
 
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
-
 def test_pytest_puts_its_run(runs: Runs, bucket: str) -> None:
     runs.write(ONE_CASE + "    import sys\n    assert 'fsspec' not in sys.modules\n")
     url = f"s3://{bucket}/team"

@@ -4,15 +4,9 @@ import json
 import os
 
 import pytest
-from plugin_runs import Runs
+from plugin_runs import Runs, run_pytest
 
 from bench_lib import schema
-
-
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
 
 THREE = """
 SAMPLES = (1.1e-06, 3.3e-06, 2.2000000000000003e-06, 0.1 + 0.2, 7e-324, 1e300)
@@ -451,14 +445,10 @@ def test_looking_imports_no_torch_and_writes_nothing(runs: Runs, item):
     assert runs.files() == set()
 
 
-def test_collecting_the_shipped_benchmarks_needs_no_torch(pytestconfig, monkeypatch, tmp_path):
-    import subprocess
-    import sys
-
+def test_collecting_the_shipped_benchmarks_needs_no_torch(monkeypatch, tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     (tmp_path / "cupy.py").write_text("raise ImportError('no cupy here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=pytestconfig.rootpath)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "bench_launch.py::bench_empty[" in done.stdout
+    code, output = run_pytest("benchmarks", "--collect-only", "-q")
+    assert code == 0, output[-2000:]
+    assert "bench_launch.py::bench_empty[" in output

@@ -23,11 +23,6 @@ def bench_step(bench, n):
 HERE = "import pytest, pathlib\npytest.here = pathlib.Path(__file__).parent\n"
 
 
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
-
 def interrupted(runs: Runs, number: signal.Signals) -> tuple[int, str]:
     """Run until the fourth case has begun, then send a signal."""
     runs.write(SLOW)

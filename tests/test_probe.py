@@ -8,18 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_snapshots import lay
 
 from bench_lib.identity import libraries, machine, probe
 from bench_lib.stacking.stacks import HERE, StackEntry
-
-
-def lay(root, files):
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return root
-
 
 CPU = "processor\t: 0\nmodel name\t: AMD EPYC 9654 96-Core Processor\nflags\t\t: fpu vme{}\n"
 

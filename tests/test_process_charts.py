@@ -2,12 +2,10 @@
 
 import re
 
-import numpy as np
 import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib.comparing import store
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Timing
 from bench_lib.process_charts.once import once
@@ -19,15 +17,8 @@ SPEED_UP = {"small_kernels": 1.6, "gemm": 1.1}  # of four clients under MPS
 
 def write(results, runs, cases):
     """Runs of (case, seconds, quantities)."""
-    rng = np.random.default_rng(7)
-    for number in range(runs):
-        info = synthetic.run_info("processes", "here", started_at=synthetic.EPOCH + number)
-        made = []
-        for case, seconds, quantities in cases:
-            one = synthetic.SyntheticCase(case, seconds, timing=Timing.HOST, quantities=quantities)
-            made.append(synthetic.measurement(one, synthetic.times(rng, seconds, synthetic.Noise(), 5)))
-        synthetic.write_run(results, info, synthetic.identity(synthetic.Machine()), made)
-    return store.load(results, ["processes"])
+    made = (synthetic.SyntheticCase(*one, timing=Timing.HOST, quantities=more) for *one, more in cases)
+    return synthetic.write_here(results, "processes", runs, made)
 
 
 def clients(ways=("time_sliced", "mps")):

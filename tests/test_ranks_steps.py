@@ -1,12 +1,11 @@
 """Training steps over two gloo ranks: what is measured of each strategy, and wrong ones are found."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import run_pytest
 
 from bench_lib.convolution.precision import Precision
 from bench_lib.errors import Unavailable, WrongResult
@@ -88,13 +87,10 @@ def test_without_ranks_every_case_tells_why_and_nothing_is_tried_twice():
 
 
 def test_fsdp_step_as_it_is_run(tmp_path):
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "fsdp_step", "--device", "cpu"]
-    options = ["--quick", "--results", str(tmp_path), "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+    options = ["--device", "cpu", "--quick", "--results", tmp_path, "-q"]
+    code, output = run_pytest("benchmarks", "--family", "fsdp_step", *options)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert code == 0, output
     (path,) = (tmp_path / "local" / "cases").glob("*.parquet")
     rows = {json.loads(row["params"])["strategy"]: row for row in pq.read_table(path).to_pylist()}
     assert {one["status"] for one in rows.values()} == {"ok"}, [one["reason"] for one in rows.values()]

@@ -15,11 +15,6 @@ from bench_lib.comparing import store
 NEXT = "\ndef bench_z_next(bench):\n    bench.record(Series((1.0,)))\n"
 
 
-@pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
-
-
 def warnings(runs: Runs) -> dict[str, list[str]]:
     return {row["op"]: row["warnings"] or [] for row in runs.table("cases")}
 

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 import synthetic
 from figures import assert_readable, in_one_line, points
 
-from bench_lib.comparing import store
 from bench_lib.comparing.store import Data
 from bench_lib.errors import UsageError
 from bench_lib.model import Case
@@ -21,16 +19,8 @@ Timed = tuple[Case, float, Mapping[str, float], Mapping[str, str]]
 
 
 def write(results: Path, runs: int, cases: Iterable[Timed], turns: str = "") -> Data:
-    rng, cases = np.random.default_rng(3), list(cases)
-    for number in range(runs):
-        info = synthetic.run_info("systems", "here", started_at=synthetic.EPOCH + number)
-        made = []
-        for case, seconds, quantities, facts in cases:
-            one = synthetic.SyntheticCase(case, seconds, quantities=quantities, facts=facts)
-            samples = synthetic.times(rng, seconds, synthetic.Noise(), 10)
-            made.append(synthetic.measurement(one, samples, turns=turns))
-        synthetic.write_run(results, info, synthetic.identity(synthetic.Machine()), made)
-    return store.load(results, ["systems"])
+    made = (synthetic.SyntheticCase(*one, quantities=more, facts=facts) for *one, more, facts in cases)
+    return synthetic.write_here(results, "systems", runs, made, turns=turns)
 
 
 def replays() -> Iterable[Timed]:

@@ -12,7 +12,6 @@ from figures import assert_readable, in_one_line, points
 from bench_lib.claims import judged
 from bench_lib.claims.derived import values
 from bench_lib.claims.words import Verdict
-from bench_lib.comparing import store
 from bench_lib.comparing.rates import peak_bandwidth, peak_link
 from bench_lib.comparing.replicates import replicates
 from bench_lib.comparing.store import Data
@@ -57,22 +56,15 @@ def attentions() -> Iterator[Timed]:
 
 
 def write(
-    results: Path,
-    runs: int,
-    cases: Iterable[Timed],
-    gpu: str = "NVIDIA H200",
-    facts: Facts = NO_FACTS,
+    results: Path, runs: int, cases: Iterable[Timed], gpu: str = "NVIDIA H200", facts: Facts = NO_FACTS
 ) -> Data:
-    rng, cases = np.random.default_rng(3), list(cases)
-    for number in range(runs):
-        info = synthetic.run_info("hopper", "here", started_at=synthetic.EPOCH + number)
-        made = []
-        for case, seconds, work in cases:
-            own = facts.get(case.case_id, {})
-            one = synthetic.SyntheticCase(case, seconds, timing=Timing.COLD, work=work, facts=own)
-            made.append(synthetic.measurement(one, synthetic.times(rng, seconds, synthetic.Noise(), 10)))
-        synthetic.write_run(results, info, synthetic.identity(synthetic.Machine(gpu_name=gpu)), made)
-    return store.load(results, ["hopper"])
+    made = (
+        synthetic.SyntheticCase(
+            case, seconds, timing=Timing.COLD, work=work, facts=facts.get(case.case_id, {})
+        )
+        for case, seconds, work in cases
+    )
+    return synthetic.write_here(results, "hopper", runs, made, machine=synthetic.Machine(gpu_name=gpu))
 
 
 @pytest.mark.parametrize("runs", [1, 4])

@@ -1,14 +1,13 @@
 """The families of what works or does not, really run; and their table, of a made-up campaign."""
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import synthetic
+from plugin_runs import run_pytest
 from synthetic import Machine, SyntheticCase
 
 from bench_lib.comparing import store
@@ -76,18 +75,9 @@ def rows(tmp_path_factory):
         pytest.skip("needs torch and the extra onnx")
     out = tmp_path_factory.mktemp("both")
     families = [word for name in working.FAMILIES for word in ("--family", name)]
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--device", "cpu", *families]
-    command += [
-        "-k",
-        "gloo or (torchscript and not resnet50)",
-        "--results",
-        str(out),
-        "-q",
-        "-p",
-        "no:cacheprovider",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    some = ("-k", "gloo or (torchscript and not resnet50)", "--results", out, "-q")
+    code, output = run_pytest("benchmarks", "--device", "cpu", *families, *some)
+    assert code == 0, output
     (path,) = (out / "local" / "cases").glob("*.parquet")
     found = pq.read_table(path).to_pylist()
     assert {one["status"] for one in found} == {"ok"}, [one["reason"] for one in found]

@@ -1,9 +1,8 @@
 """A pretended cuBLAS for tests, built from the C file beside this one, laid out as pip does it."""
 
-import subprocess
 from pathlib import Path
 
-from fake_cuda import compiler
+from fake_cuda import build_library
 
 SOURCE = Path(__file__).parent / "fake_cublas.c"
 
@@ -11,12 +10,5 @@ SOURCE = Path(__file__).parent / "fake_cublas.c"
 def build(site: Path, cuda: int = 12) -> Path:
     """SITE/nvidia/cublas/lib/libcublas.so.12 and the libcublasLt beside it."""
     folder = site / "nvidia" / "cublas" / "lib"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("libcublasLt", "libcublas"):
-        target = folder / f"{name}.so.{cuda}"
-        flags = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        subprocess.run(
-            [str(compiler()), *flags, f"-Wl,-soname,{target.name}", "-o", str(target), str(SOURCE)],
-            check=True,
-        )
-    return target
+    build_library(SOURCE, folder / f"libcublasLt.so.{cuda}")
+    return build_library(SOURCE, folder / f"libcublas.so.{cuda}")

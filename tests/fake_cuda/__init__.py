@@ -19,28 +19,19 @@ def compiler() -> str | None:
     return shutil.which("gcc") or shutil.which("cc")
 
 
-def _build(source: str, target: Path, *options: str) -> Path:
+def build_library(source: Path, target: Path, *options: str) -> Path:
     """Compile one library, once: whoever comes second finds it there."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        flags = ["-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        command = [
-            str(compiler()),
-            *flags,
-            *options,
-            "-o",
-            str(target),
-            str(SOURCES / source),
-            "-ldl",
-            "-lpthread",
-        ]
-        subprocess.run(command, check=True)
+        flags = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+        flags += [*options, f"-Wl,-soname,{target.name}", "-o", str(target)]
+        subprocess.run([str(compiler()), *flags, str(source), "-ldl", "-lpthread", "-lrt"], check=True)
     return target
 
 
 def build_driver(folder: Path) -> Path:
     """FOLDER/driver/libcuda.so.1; its folder belongs into LD_LIBRARY_PATH."""
-    return _build("fake_cuda.c", folder / "driver" / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")
+    return build_library(SOURCES / "fake_cuda.c", folder / "driver" / "libcuda.so.1")
 
 
 def runtime_name(version: str) -> str:
@@ -54,8 +45,7 @@ def build_runtime(folder: Path, version: str) -> Path:
     """FOLDER/cudart-X.Y/nvidia/.../libcudart.so.X of one version ("12.4" or "12.4.127")."""
     major, minor = version.split(".")[:2]
     target = folder / f"cudart-{major}.{minor}" / runtime_name(version)
-    options = [f"-DMAJOR={major}", f"-DMINOR={minor}", f"-Wl,-soname,{target.name}"]
-    return _build("fake_cudart.c", target, *options)
+    return build_library(SOURCES / "fake_cudart.c", target, f"-DMAJOR={major}", f"-DMINOR={minor}")
 
 
 def write_wheel(library: Path, version: str, wheels: Path) -> Path:
@@ -86,9 +76,13 @@ def environment(built: Path, scratch: Path) -> dict[str, str]:
 
     In stack `here` such a process finds the runtime 13.0 first, through PYTHONPATH.
     """
-    here = build_runtime(built, "13.0.96")
+    return variables(build_driver(built), build_runtime(built, "13.0.96"), scratch)
+
+
+def variables(driver: Path, here: Path, scratch: Path) -> dict[str, str]:
+    """The same of any driver, and of any runtime as that of stack `here`."""
     return {
-        "LD_LIBRARY_PATH": str(build_driver(built).parent),
+        "LD_LIBRARY_PATH": str(driver.parent),
         "PYTHONPATH": str(here.parents[3]),
         "CUDA_GAINS_LOCK_DIR": str(scratch / "locks"),
         "XDG_CACHE_HOME": str(scratch / "cache"),

@@ -1,31 +1,15 @@
 """A pretended cuDNN 9 for tests, built from the C file beside this one, laid out as pip does it."""
 
-import subprocess
 from pathlib import Path
 
-from fake_cuda import compiler
+from fake_cuda import build_library
 
 SOURCE = Path(__file__).parent / "fake_cudnn.c"
 PARTS = ("graph", "ops", "cnn", "heuristic", "engines_precompiled", "engines_runtime_compiled")
 
 
 def _build(target: Path, *options: str) -> Path:
-    """Compile one library, once."""
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        flags = ["-std=gnu11", "-O3", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        command = [
-            str(compiler()),
-            *flags,
-            *options,
-            f"-Wl,-soname,{target.name}",
-            "-o",
-            target,
-            SOURCE,
-            "-ldl",
-        ]
-        subprocess.run(list(map(str, command)), check=True)
-    return target
+    return build_library(SOURCE, target, "-O3", *options)
 
 
 def build(site: Path, version: int = 90100, cudart: int = 12) -> Path:

@@ -1,10 +1,9 @@
 """A pretended CUDA whose managed memory moves: libcuda.so.1 and libcudarts on top of fake_cuda."""
 
 import ctypes
-import subprocess
 from pathlib import Path
 
-from fake_cuda import compiler, runtime_name
+from fake_cuda import build_library, runtime_name, variables
 
 SOURCES = Path(__file__).parent
 
@@ -34,33 +33,18 @@ def last_error(library: Path) -> int:
     return ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "last_error").value
 
 
-def _build(source: str, target: Path, *options: str) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    flags = ["-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    soname = f"-Wl,-soname,{target.name}"
-    command = [str(compiler()), *flags, *options, soname, "-o", target, SOURCES / source, "-ldl", "-lpthread"]
-    subprocess.run([str(part) for part in command], check=True)
-    return target
-
-
 def build_driver(folder: Path) -> Path:
     """FOLDER/driver/libcuda.so.1."""
-    return _build("fake_managed_cuda.c", folder / "driver" / "libcuda.so.1")
+    return build_library(SOURCES / "fake_managed_cuda.c", folder / "driver" / "libcuda.so.1")
 
 
 def build_runtime(folder: Path, version: str) -> Path:
     """FOLDER/cudart-X.Y/nvidia/.../libcudart.so.X of one version ("12.4")."""
     major, minor = version.split(".")[:2]
     target = folder / f"cudart-{major}.{minor}" / runtime_name(version)
-    return _build("fake_managed_cudart.c", target, f"-DMAJOR={major}", f"-DMINOR={minor}")
+    return build_library(SOURCES / "fake_managed_cudart.c", target, f"-DMAJOR={major}", f"-DMINOR={minor}")
 
 
 def environment(built: Path, scratch: Path, version: str = "13.0") -> dict[str, str]:
     """Variables that put a new process onto this CUDA, with that runtime as the one of stack `here`."""
-    here = build_runtime(built, version)
-    return {
-        "LD_LIBRARY_PATH": str(build_driver(built).parent),
-        "PYTHONPATH": str(here.parents[3]),
-        "CUDA_GAINS_LOCK_DIR": str(scratch / "locks"),
-        "XDG_CACHE_HOME": str(scratch / "cache"),
-    }
+    return variables(build_driver(built), build_runtime(built, version), scratch)

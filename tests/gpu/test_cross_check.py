@@ -2,12 +2,11 @@
 
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from plugin_runs import run_pytest
 
 from bench_lib.cross_check import asking
 from bench_lib.errors import Unavailable
@@ -22,18 +21,9 @@ def test_two_rulers_agree_on_a_spin(tmp_path, capsys):
         asking.require()
     except Unavailable as error:
         pytest.skip(str(error))
-    command = [sys.executable, "-m", "pytest", "benchmarks", "--family", "cross_check", "--require-gpu"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, "--results", str(tmp_path), "-p", "no:cacheprovider"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    asked = ("benchmarks", "--family", "cross_check", "--require-gpu", "--results", tmp_path)
+    code, output = run_pytest(*asked, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert code == 0, output
     seconds: dict[str, list[float]] = {}
     for row in pq.read_table(next((tmp_path / "local/samples").glob("*.parquet"))).to_pylist():
         seconds.setdefault(row["case_id"].removeprefix("cross_check/"), []).append(row["seconds"])

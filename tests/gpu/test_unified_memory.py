@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from plugin_runs import rows, run_benchmarks
+from plugin_runs import KEEPS_PAGES, rows, run_benchmarks
 
 ROOT = Path(__file__).parents[2]
 FILE = "benchmarks/bench_unified_memory.py"
@@ -67,24 +67,8 @@ def test_the_slope_of_a_fault_is_positive_and_repeats(tmp_path, capsys):
         assert abs(first[order] / second[order] - 1) < 0.20
 
 
-PLANT = """
-from bench_lib.memory.migration import Block
-
-original = Block.home
-
-
-def skipped(block):
-    block.homecomings = getattr(block, "homecomings", 0) + 1
-    if block.homecomings < 4:
-        original(block)
-
-
-Block.home = skipped
-"""
-
-
 def test_a_planted_skipped_homecoming_is_caught(tmp_path):
-    (tmp_path / "plant.py").write_text(PLANT)
+    (tmp_path / "plant.py").write_text(KEEPS_PAGES)
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     options = ("-p", "plant", "-k", "to_gpu-faults-sequential-none-write-67108864")
     (row,) = measure(tmp_path / "results", *options, PYTHONPATH=path).values()
