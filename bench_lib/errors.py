@@ -26,16 +26,6 @@ class CudaGainsError(Exception):
     """The root of the tree; its text is what the user reads."""
 
 
-def first_sentence(text: str) -> str:
-    """The first line of an error of somebody else, and after a colon at its end what that announces.
-
-    A compiler's first line only says that its backend raised something; "no message" for no text.
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no message"]
-    end = next((n for n, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
-    return " ".join(lines[: end + 1])
-
-
 class UsageError(CudaGainsError):
     """Wrong use: names what was found, what was expected and what to do."""
 
@@ -62,6 +52,10 @@ class NotApplicable(CudaGainsError):
 
 class WrongResult(CudaGainsError):
     """A result was checked and is outside its tolerance; the case gets no timing."""
+
+
+# What a process that works for a case may raise and be used for the next one.
+HARMLESS = (NotApplicable, Unavailable, WrongResult)
 
 
 class CaseTimeout(CudaGainsError):
@@ -100,6 +94,22 @@ class CudaError(CudaGainsError):
 # instruction, misaligned address, invalid address space, invalid pc, launch failed, contained,
 # unknown.
 _STICKY = frozenset({214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
+
+
+def first_sentence(text: str) -> str:
+    """The first line of an error of somebody else, and after a colon at its end what that announces.
+
+    A compiler's first line only says that its backend raised something; "no message" for no text.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no message"]
+    end = next((n for n, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
+    return " ".join(lines[: end + 1])
+
+
+def retold(error: Exception, text: str) -> Exception:
+    """An error of the same kind, which decides a case's status, with another text."""
+    kind = type(error) if isinstance(error, CudaGainsError | MemoryError) else CudaGainsError
+    return kind(text)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

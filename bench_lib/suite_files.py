@@ -1,8 +1,11 @@
-"""Where the folder `benchmarks` lies: here, in the checkout of this package, or its lists as installed."""
+"""The folder `benchmarks`, here, in the checkout of this package, or its lists as installed; a list in it."""
 
+import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from bench_lib.errors import UsageError
 from bench_lib.extras import DISTRIBUTION
 
 NAME = "benchmarks"
@@ -20,6 +23,16 @@ def folders() -> list[Path]:
 def find(name: str) -> Path | None:
     """The file of this name in the first of `folders` that holds one."""
     return next((folder / name for folder in folders() if (folder / name).is_file()), None)
+
+
+def content(path: Path, what: str) -> dict[str, Any]:
+    """What a TOML file holds; `what` file it is. Raises UsageError where it cannot be read or is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; name another {what} file") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
 
 
 def _installed() -> list[Path]:

@@ -232,8 +232,10 @@ def test_too_few_pairs_are_inconclusive_and_say_how_many_more():
 
 def test_a_mean_needs_pairs_that_hold_all_cases():
     one, other = cases([0.15, 0.15])
-    apart = CaseValues("other", other.logs, tuple(f"else-{i}" for i in range(PAIRS)))
-    found = judge(about(0.15), [one, apart])
+    names = tuple(f"else-{i}" for i in range(PAIRS))
+    shared = CaseValues("other", other.logs, (one.pairs[0], *names[1:]))
+    assert judge(about(0.15), [one, shared]).reason.startswith("only 1 pair holds all 2 cases")
+    found = judge(about(0.15), [one, CaseValues("other", other.logs, names)])
     assert found.verdict is INCONCLUSIVE
     assert found.reason == "only 0 pairs hold all 2 cases, a verdict needs 3"
     assert found.next_step == (
@@ -254,6 +256,8 @@ def test_a_failed_case_leaves_nothing_to_say_but_what_another_shows():
 @pytest.mark.parametrize(("thin", "verdict"), [(0.05, REFUTED), (0.40, INCONCLUSIVE)])
 def test_a_hardly_measured_case_may_overturn_a_refutation(thin, verdict):
     found = judge(up_to(0.30), [*cases([0.1, 0.2]), *cases([thin], pairs=2)])
+    told = "1 case with fewer than 3 pairs was seen beyond the bound"
+    assert (found.reason == told) is (verdict is INCONCLUSIVE)
     assert (found.verdict, found.left_out) == (verdict, 1)
 
 

@@ -660,7 +660,7 @@ def test_a_page_whose_process_is_ended_is_one_sentence(results, tmp_path, monkey
     ("text", "said"),
     [
         (None, "is not there"),
-        ("[[report]", "is no TOML"),
+        ("[[report]", "is not valid TOML"),
         ("", "holds no report"),
         ("[other]\na = 1", "holds other; expected"),
         ('[[report]]\nnam = "x"', "unknown key 'nam'.*did you mean 'name'"),

@@ -33,7 +33,8 @@ def judge(judging: Judging) -> Finding:
     """The finding, with the geometric mean over the cases as its value."""
     names = _shared(judging)
     if len(names) < FEWEST:
-        why = f"only {len(names)} pairs hold all {len(judging.cases)} cases, a verdict needs {FEWEST}"
+        pairs = "1 pair holds" if len(names) == 1 else f"{len(names)} pairs hold"
+        why = f"only {pairs} all {len(judging.cases)} cases, a verdict needs {FEWEST}"
         step = f"{at_least(FEWEST - len(names), Pairing.ROUNDS)}, with all cases"
         return Finding(Verdict.INCONCLUSIVE, why, n=len(names), next_step=step)
     effects = _mean_over_cases(judging, names)

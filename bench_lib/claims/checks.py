@@ -94,7 +94,7 @@ def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[st
     found: list[tuple[str, str]] = []
     for entry in world.entries.values():
         declared = stacks.declared(entry)
-        if component in declared and _promises(declared, holding):
+        if component in declared and stacks.promises(entry, holding):
             found.append(
                 (declared[component], f"stack {entry.name} declares {component} {declared[component]}")
             )
@@ -109,10 +109,6 @@ def _version(given: Mapping[str, str], world: World) -> tuple[list[str], list[st
     if given.get("absent") == "yes":  # the claim is that nothing of the kind is there
         return [], agree
     return agree, [told for seen, told in found if not stacks.agrees(wanted, seen)]
-
-
-def _promises(declared: Mapping[str, str], holding: Mapping[str, str]) -> bool:
-    return all(stacks.agrees(version, declared.get(name, "")) for name, version in holding.items())
 
 
 def _installed(given: Mapping[str, str], _: World) -> tuple[list[str], list[str]]:

@@ -95,7 +95,7 @@ def _command(claim: Claim, entries: Mapping[str, StackEntry], benchmarks: str) -
 def _stack(wanted: Mapping[str, str], entries: Mapping[str, StackEntry]) -> str:
     """The smallest stack of the stacks file that promises what a side holds, else a name to add it under."""
     asked = _of_stacks(wanted)
-    able = [entry for entry in entries.values() if _promises(entry, asked)]
+    able = [entry for entry in entries.values() if stacks.promises(entry, asked)]
     if not asked:
         return stacks.HERE.name
     if able:
@@ -109,7 +109,7 @@ def _lacking(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
     parts = []
     for side in wanted:
         asked = _of_stacks(side)
-        if asked and not any(_promises(entry, asked) for entry in entries.values()):
+        if asked and not any(stacks.promises(entry, asked) for entry in entries.values()):
             parts.append(f"a stack {_stack(side, entries)} in the stacks file that holds {_told(asked)}")
         if machine := {
             name: version for name, version in side.items() if name.removesuffix(".version") not in asked
@@ -126,8 +126,3 @@ def _of_stacks(wanted: Mapping[str, str]) -> dict[str, str]:
 
 def _told(wanted: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in wanted.items())
-
-
-def _promises(entry: StackEntry, wanted: Mapping[str, str]) -> bool:
-    declared = stacks.declared(entry)
-    return all(stacks.agrees(version, declared.get(name, "")) for name, version in wanted.items())

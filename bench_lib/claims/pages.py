@@ -13,7 +13,7 @@ from bench_lib.pages.page import Bullets, Code, Inline, Mark, Section, Table, le
 from bench_lib.units import names_text
 
 BY_THE_TOOLKIT = "by the toolkit alone, the driver was not exchanged"
-_NAMES = 5
+_NAMES, _QUOTED = 5, 4
 _HEAD = ("claim", "claimed", "verdict", "measured [95 % interval]", "cases", "n", "why")
 _RECORD_HEAD = ("claim", "claimed", "verdict", "why")
 _ABSENT_HEAD = ("claim", "claimed", "what it would take")
@@ -25,9 +25,9 @@ def title(found: Verdicts) -> str:
     return f"{number} judged on {', '.join(found.campaigns) or 'no campaign'}"
 
 
-def quoted(claims: Sequence[Judged], most: int = 4, after: Callable[[Judged], str] = lambda _: "") -> str:
+def quoted(claims: Sequence[Judged], after: Callable[[Judged], str] = lambda _: "") -> str:
     """The first claims in quotes, each with what is said `after` it."""
-    return names_text([f"“{one.claim.text.rstrip('.')}”{after(one)}" for one in claims], most, "; ")
+    return names_text([f"“{one.claim.text.rstrip('.')}”{after(one)}" for one in claims], _QUOTED, "; ")
 
 
 def counts_text(found: Verdicts) -> str:
@@ -82,7 +82,8 @@ def sections(found: Verdicts) -> list[Section]:
     absent = [one for one in found.claims if not _has_told(one)]
     made = [Section("In short", (Bullets(tuple(_short(ours, facts, absent))),))]
     if ours:
-        made += [Section("Measured", (_measured(ours),)), *map(_behind, ours)]
+        table = Table(_HEAD, tuple(row for one in ours for row in _rows(one)))
+        made += [Section("Measured", (table,)), *map(_behind, ours)]
     if facts:
         made.append(Section("Looked up", (Table(_RECORD_HEAD, tuple(map(_fact, facts))),)))
     if absent:
@@ -121,10 +122,6 @@ def json(found: Verdicts) -> str:
         for finding, known in zip(one["findings"], judged.findings, strict=True):
             finding["where"] = known.where
     return seals.document(document)
-
-
-def _measured(judged: Sequence[Judged]) -> Table:
-    return Table(_HEAD, tuple(row for one in judged for row in _rows(one)))
 
 
 def _rows(one: Judged) -> Iterable[tuple[Inline, ...]]:

@@ -4,7 +4,6 @@ docs/claims.md describes the format; a user's own claim is one entry of ten line
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +57,7 @@ def read(path: Path | None = None) -> Claims:
     Raises UsageError, naming the file and the entry, for anything that is wrong in it.
     """
     found = path or _default_file()
-    content = _content(found)
+    content = suite_files.content(found, "claims")
     for key in content:
         if key not in _TOP:
             raise UsageError(f"{found} has the unknown key {key!r}; {nearest(key, _TOP)}")
@@ -76,15 +75,6 @@ def _default_file() -> Path:
     if found := suite_files.find(FILE):
         return found
     raise UsageError(f"there is no {Path(suite_files.NAME, FILE)} here; name a claims file with --claims")
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}; name another claims file") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
 
 
 def _sources(path: Path, content: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -72,7 +72,7 @@ def units(found: Replicates, claim: Claim) -> set[str]:
     }
 
 
-def of_comparison(claim: Claim, comparison: Comparison, ignoring: str = "") -> list[CaseChange]:
+def of_comparison(claim: Claim, comparison: Comparison, ignoring: str) -> list[CaseChange]:
     """The rows of a comparison that a claim selects: cases, or the quantity that it is about."""
     if claim.unit == SECONDS:
         rows: Sequence[CaseChange] = (*comparison.canaries, *comparison.cases)

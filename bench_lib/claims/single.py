@@ -64,7 +64,8 @@ def _unless_thin(refuted: Finding, judging: Judging, bound: float) -> Finding:
     """A refutation is about every case: none that was hardly measured may have been seen beyond the bound."""
     if not (beyond := judging.thin_beyond(bound)):
         return refuted
-    why = f"{beyond} cases with fewer than {FEWEST} pairs were seen beyond the bound"
+    cases = f"{beyond} case{'s' * (beyond > 1)} with fewer than {FEWEST} pairs"
+    why = f"{cases} {'were' if beyond > 1 else 'was'} seen beyond the bound"
     step = f"measure these cases at least {FEWEST} times"
     return replace(refuted, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
 

@@ -4,7 +4,6 @@ All rules work on gains (bench_lib.claims.bounds): the claimed direction is up. 
 (a round or a run), as in every comparison.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,14 +102,10 @@ def spread_over_cases(judging: Judging) -> tuple[str, ...]:
     if any(case.change is None for case in judging.cases):
         return (told,)
     toward, against = directions(judging.scale)
-    moved = [_count(judging.cases, change) for change in (toward, against)]
+    moved = [sum(case.change is change for case in judging.cases) for change in (toward, against)]
     return (told, f"{moved[0]} of {number} moved in the claimed direction, {moved[1]} against it")
 
 
 def directions(scale: Scale) -> tuple[Change, Change]:
     """The change in the claimed direction, and the opposite one."""
     return (Change.FASTER, Change.SLOWER) if scale.sign < 0 else (Change.SLOWER, Change.FASTER)
-
-
-def _count(cases: Sequence[CaseValues], change: Change) -> int:
-    return sum(case.change is change for case in cases)

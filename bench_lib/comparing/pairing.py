@@ -64,7 +64,7 @@ def with_key_ids(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.Dat
 
 
 def in_pairs(
-    a: pd.DataFrame, b: pd.DataFrame, on: str, labels: tuple[str, str], log_ratio: LogRatio | None = None
+    a: pd.DataFrame, b: pd.DataFrame, on: str, labels: tuple[str, str], log_ratio: LogRatio | None
 ) -> Together:
     """Values paired within each value of column `on` (`round`, or `run_id` for a contrast).
 

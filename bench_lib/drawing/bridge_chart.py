@@ -87,7 +87,7 @@ def _panel(axes: Axes, line: Line, names: Sequence[str]) -> None:
     foot, at = -len(line.steps), 1.0
     reference(axes)
     for row, step in enumerate(line.steps):
-        _bar(axes, -row, at, step, _colour(step))
+        _bar(axes, -row, at, step, _MEAN if step.change is None else LOOKS[step.change][0])
         at *= step.ratio
         axes.plot([at, at], [-row, -row - 1], color=GREY, linewidth=0.7, linestyle=":")
     _bar(axes, foot, 1.0, line.whole, DARK)
@@ -109,10 +109,6 @@ def _bar(axes: Axes, y: float, start: float, ratio: Ratio, colour: str) -> None:
     if ratio.low is not None and ratio.high is not None:
         axes.plot([start * ratio.low, start * ratio.high], [y, y], color="black", linewidth=0.8, alpha=0.6)
     axes.text(1.01, y, interval_text(ratio), transform=axes.get_yaxis_transform(), va="center", fontsize=8)
-
-
-def _colour(step: Ratio) -> str:
-    return _MEAN if step.change is None else LOOKS[step.change][0]
 
 
 def _scale(axes: Axes, line: Line) -> None:

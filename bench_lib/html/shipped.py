@@ -2,7 +2,6 @@
 
 import gc
 import os
-import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from bench_lib import suite_files
 from bench_lib.comparing import sides
 from bench_lib.comparing.store import Results
 from bench_lib.errors import Crashed, CudaGainsError, UsageError, nearest
@@ -126,15 +126,12 @@ def _card(one: Listed, subject: Subject) -> Card:
 
 def read(path: Path) -> list[Listed]:
     """The reports that a list names. Raises UsageError, naming file, entry and key, for anything unknown."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise UsageError(
             f"{path} is not there, and it lists the reports to make; write one as results/README.md shows, "
             "or name two sides"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        )
+    table = suite_files.content(path, "reports")
     entries = table.pop("report", [])
     if table or not isinstance(entries, list) or not entries:
         raise UsageError(f"{path} holds {', '.join(table) or 'no report'}; expected [[report]] entries alone")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ctypes import Array, c_float, c_uint32, c_uint64
+from ctypes import c_float, c_uint32, c_uint64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +137,9 @@ class Block:
         self.address = address
         self.nbytes = nbytes
         self.pages = nbytes // PAGE_NBYTES
-        self.words: NDArray[np.uint32] = np.ctypeslib.as_array(_words_at(address, nbytes))
+        self.words: NDArray[np.uint32] = np.ctypeslib.as_array(
+            (c_uint32 * (nbytes // 4)).from_address(address)
+        )
         self._kernels = kernels
         self._turn = 0
         self._by_speed = {
@@ -231,7 +233,3 @@ class _SecondTouch:
                 f"a second touch by the {side} took {seconds / self._usual:.0f} times the usual: the pages "
                 "were not there, and the time of a repetition would not be that of moving them"
             )
-
-
-def _words_at(address: int, nbytes: int) -> Array[c_uint32]:
-    return (c_uint32 * (nbytes // 4)).from_address(address)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench_lib.errors import Crashed, CudaGainsError, NotApplicable, Unavailable, WrongResult
+from bench_lib.errors import HARMLESS, Crashed, retold
 from bench_lib.mps.lines import Child
 
 MODULE = "bench_lib.mps.client"
@@ -20,7 +20,6 @@ _SLACK_SECONDS = 30.0  # beyond a window; a client that has not answered then ha
 _LEAD_SECONDS = 0.05  # from telling all clients to the moment at which they start
 _LATE_SHARE = 0.05  # of the window
 _GOODBYE_SECONDS = 20.0
-_HARMLESS = (NotApplicable, Unavailable, WrongResult)
 
 Start = Callable[[], Child]
 
@@ -115,7 +114,7 @@ class Clients:
                 answers.append(child.answer(max(0.1, deadline - time.monotonic())))
             except Exception as error:
                 errors.append(self._named(error, number, len(asked), child))
-                if not isinstance(error, _HARMLESS):
+                if not isinstance(error, HARMLESS):
                     self._spoilt.add(child.pid)
         if errors:
             raise errors[0]
@@ -126,8 +125,7 @@ class Clients:
         client = f"client {number} of {count} ({self._how})"
         if isinstance(error, EOFError):
             return Crashed(f"{client} died: {child.last_words()}")
-        kind = type(error) if isinstance(error, CudaGainsError | MemoryError) else CudaGainsError
-        return kind(f"{client}: {error}")
+        return retold(error, f"{client}: {error}")
 
     def _renew(self) -> None:
         """Replace clients that have died, failed or hung."""

@@ -11,14 +11,14 @@ from typing import ParamSpec
 
 from bench_lib.claims import judged, pages
 from bench_lib.comparing import sides, store
-from bench_lib.drawing import forest_chart, gallery
+from bench_lib.drawing import gallery
 from bench_lib.errors import CudaGainsError, UsageError
 from bench_lib.html import asking, writer
 from bench_lib.layout import LOCAL
 from bench_lib.pages import asked, calibrate_page
 from bench_lib.pages import report as reports
 from bench_lib.pages.inventory import of_campaigns, of_families, of_machines
-from bench_lib.pages.page import Chart, Code, Section, markdown
+from bench_lib.pages.page import Code, Section, markdown
 from bench_lib.pages.report import Subject
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
@@ -143,8 +143,7 @@ def _measuring(campaign: str, sides: Sequence[str]) -> list[str]:
 def forest(of: Cell) -> Iterable[Section]:
     """The ratio of every case with its interval."""
     if of.subject is not None:
-        figure = forest_chart.forest(of.subject.comparison)
-        yield Section("At a glance", (Chart("forest", "Ratio of every case with its interval", figure),))
+        yield reports.at_a_glance(of.subject.comparison)
 
 
 @_shown

@@ -120,10 +120,7 @@ def sections(subject: Subject) -> list[Section]:
         answers.what_differs(comparison),
         answers.canaries(comparison, seconds_text),
         *(bridge_page.sections(bridge) if bridge else ()),
-        Section(
-            "At a glance",
-            (Chart("forest", "Ratio of every case with its interval", forest_chart.forest(comparison)),),
-        ),
+        at_a_glance(comparison),
         claims.section(campaign.claims, campaign.no_claims, subject.sides),
         families.overview(comparison.cases),
         tables.cases(comparison.cases),
@@ -146,6 +143,12 @@ def first_screen(subject: Subject) -> Section:
     steps = subject.bridge.stacks[1:-1] if subject.bridge else ()
     data = about(subject.comparison, subject.data)
     return answers.answer(subject.comparison, data, steps, sentences(subject), subject.question)
+
+
+def at_a_glance(comparison: Comparison) -> Section:
+    """The ratio of every case with its interval."""
+    figure = forest_chart.forest(comparison)
+    return Section("At a glance", (Chart("forest", "Ratio of every case with its interval", figure),))
 
 
 def about(comparison: Comparison, data: Data) -> Data:

@@ -16,12 +16,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bench_lib.errors import (
+    HARMLESS,
     CaseTimeout,
     CudaError,
     CudaGainsError,
-    NotApplicable,
-    Unavailable,
-    WrongResult,
     first_sentence,
     is_out_of_memory,
 )
@@ -30,7 +28,6 @@ from bench_lib.processes import guard
 Handler = Callable[[Any], Any]
 _GOODBYE_SECONDS = 10.0
 _START_SECONDS = 120.0  # torch's import on a cold disk
-_HARMLESS = (NotApplicable, Unavailable, WrongResult)
 
 
 def begin_server() -> None:
@@ -120,7 +117,7 @@ class Worker:
         failed, answer = self._received()
         if not failed:
             return answer
-        if not isinstance(answer, _HARMLESS):
+        if not isinstance(answer, HARMLESS):
             self.close()
         raise answer
 

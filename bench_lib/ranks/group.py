@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Self
 
-from bench_lib.errors import Crashed, CudaGainsError, Hung, NotApplicable, Unavailable, WrongResult
+from bench_lib.errors import HARMLESS, Crashed, CudaGainsError, Hung, Unavailable, retold
 from bench_lib.ranks import interconnect, preflight
 from bench_lib.ranks.interconnect import Links
 from bench_lib.ranks.life import Lead, Make
@@ -31,7 +31,6 @@ START_SECONDS = 120.0  # torch's import on a cold disk
 JOIN_SECONDS = 180.0  # NCCL over many ranks
 GRACE_SECONDS = 3.0  # for the other ranks to fail too, once one has
 _WORDS = 300  # of a log, told in the first line
-_HARMLESS = (NotApplicable, Unavailable, WrongResult)  # raised by all ranks alike, they leave them usable
 
 # A process that times does not log; a warning is printed only when something is wrong.
 _QUIET = {"NCCL_DEBUG": "WARN"}
@@ -161,7 +160,7 @@ class Ranks:
         """End all ranks, unless all of them said that the case is not for them; what to raise."""
         first = next(iter(failures.values()), None)
         alike = len(failures) == asked and len({str(error) for error in failures.values()}) == 1
-        if isinstance(first, _HARMLESS) and alike:
+        if isinstance(first, HARMLESS) and alike:
             return first
         seats, facts, self._seats = self._seats, self.facts, []
         logs = [seat.end(stacks=bool(silent) and not failures) for seat in seats]
@@ -172,7 +171,7 @@ class Ranks:
         if dead:
             return Crashed(_with_log(f"{who} {failures[rank]}", logs[rank]))
         if failures:
-            return _raised(failures[rank], who, logs[rank])
+            return retold(failures[rank], _with_log(f"{who}: {failures[rank]}", logs[rank]))
         named = ", ".join(map(str, silent))
         hint = "; try NCCL_P2P_DISABLE=1 to see whether it is the link" if self.device == "cuda" else ""
         sentence = f"no answer of rank {named} of {self.size}{host} within {seconds:g} s, all are ended{hint}"
@@ -187,12 +186,6 @@ def _hear_one(rank: int, seat: Seat, answers: dict[int, Any], failures: dict[int
         failures[rank] = error
         return
     (failures if failed else answers)[rank] = answer
-
-
-def _raised(error: Exception, who: str, log: str) -> Exception:
-    """What a rank raised, told with its rank and its log; its kind decides the status."""
-    kind = type(error) if isinstance(error, CudaGainsError | MemoryError) else CudaGainsError
-    return kind(_with_log(f"{who}: {error}", log))
 
 
 def _with_log(sentence: str, log: str) -> str:

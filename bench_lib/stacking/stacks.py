@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,12 +78,7 @@ def load_stacks(path: Path | None = None) -> dict[str, StackEntry]:
     found = path or file()
     if found is None:
         return {HERE.name: HERE}
-    try:
-        content = tomllib.loads(found.read_text())
-    except OSError as error:
-        raise UsageError(f"{found} cannot be read: {error.strerror}; name another stacks file") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{found} is not valid TOML: {error}") from None
+    content = suite_files.content(found, "stacks")
     entries = {HERE.name: HERE}
     for swaps in (False, True):  # what a swap changes must be there before it
         for name, table in content.items():
@@ -242,6 +236,12 @@ def holds(entry: StackEntry, package: str) -> bool:
 def agrees(declared: str, seen: str) -> bool:
     """Whether a version is the declared one: 12.4 agrees with 12.4.127, 2.6.0 with 2.6.0+cu124."""
     return seen == declared or seen.startswith((f"{declared}.", f"{declared}+"))
+
+
+def promises(entry: StackEntry, wanted: Mapping[str, str]) -> bool:
+    """Whether a stack declares all these versions."""
+    known = declared(entry)
+    return all(agrees(version, known.get(name, "")) for name, version in wanted.items())
 
 
 def sites(entry: StackEntry) -> tuple[Path, ...]:

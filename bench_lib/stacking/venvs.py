@@ -33,11 +33,8 @@ def at_hand(entry: StackEntry) -> bool:
         same = (folder / _MARK).read_text() == _recipe(entry)
     except OSError:
         return False
-    return same and (folder / "bin" / "python").exists() and all(link.exists() for link in _links(folder))
-
-
-def _links(folder: Path) -> list[Path]:
-    return sorted(folder.glob("lib/python3*/site-packages/bench_lib"))
+    links = folder.glob("lib/python3*/site-packages/bench_lib")
+    return same and (folder / "bin" / "python").exists() and all(link.exists() for link in links)
 
 
 def _recipe(entry: StackEntry) -> str:

@@ -71,7 +71,9 @@ def allocator(data: Data) -> Figure:
     memory = [*_points(shares, RESERVED), *_points(_of(known, "needed_peaks", "limited"), NEEDED)]
     costs = [point for metric, spread in times.items() for point in _points(spread, metric)]
     looks = {
-        f"{name}, {what}": _look(name, what) for what in (RESERVED, NEEDED, AGAIN, FIRST) for name in BACKENDS
+        f"{name}, {what}": look._replace(filled=what not in HOLLOW)
+        for what in (RESERVED, NEEDED, AGAIN, FIRST)
+        for name, look in BACKENDS.items()
     }
     there = {trace for trace, _ in shares}
     lines = [Line("", name) for trace, name in TRACES.items() if trace in there]
@@ -119,10 +121,6 @@ def _points(spread: Spread, what: str) -> list[Point]:
         Point(Line("", TRACES[trace]), f"{backend}, {what}", one.value, runs=one.runs)
         for (trace, backend), one in spread.items()
     ]
-
-
-def _look(backend: str, what: str) -> Look:
-    return BACKENDS[backend]._replace(filled=what not in HOLLOW)
 
 
 def _reserved_title(shares: Spread, few: str) -> str:
