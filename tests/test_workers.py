@@ -198,6 +198,8 @@ def note_and_wait(number):
 def test_what_was_sent_to_several_is_worked_on_side_by_side_and_they_end_so():
     workers = [Worker(note_and_wait, n) for n in range(2)]
     for worker in workers:
+        worker.ask("up", SECONDS)  # else the first may be done before the second is there
+    for worker in workers:
         worker.send("now")
     spans = [worker.answer(SECONDS) for worker in workers]
     assert [number for *_, number in spans] == [0, 1]
