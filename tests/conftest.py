@@ -94,7 +94,7 @@ def on_fake_gpu(fake_cuda: dict[str, str]) -> Callable[..., Any]:
             env={**fake_cuda, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"

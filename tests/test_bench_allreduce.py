@@ -30,7 +30,7 @@ def start(results: Path, *options: str, env: dict[str, str] | None = None) -> su
 
 
 def ended(process: subprocess.Popen) -> str:
-    output, _ = process.communicate(timeout=150)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     return output
 
@@ -201,7 +201,7 @@ def test_what_goes_wrong_in_nccl_is_told_and_all_its_collectives_are_right(fake_
     call = f"import json\nprint(json.dumps(faults(*{[str(nccl_built['2.28.9']), *names]!r})))"
     source = f"{textwrap.dedent(inspect.getsource(faults))}\n{call}"
     words = [sys.executable, "-W", "error", "-c", source]
-    done = subprocess.run(words, env=fake_gpus, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(words, env=fake_gpus, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     wrong, failed, lonely, died = (told.pop(name) for name in names)

@@ -156,7 +156,7 @@ def test_how_many_cases_there_are(options, n):
         "no:cacheprovider",
         *options,
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.strip().splitlines()[-1].startswith(n)
 
 
@@ -335,7 +335,7 @@ def test_what_is_compiled_is_kept_in_one_place_whatever_case_came_first(torch, t
     subprocess.run(
         [*map(str, command), "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"],
         env={**environment, "XDG_CACHE_HOME": str(tmp_path / "home")},
-        timeout=120,
+        timeout=300,
         check=True,
     )
     (row,) = pq.read_table(tmp_path / "results" / "local" / "cases").to_pylist()

@@ -63,6 +63,8 @@ def test_numbers_are_drawn_once_and_lent_to_nobody(batch, monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-autocast"])
 @pytest.mark.parametrize("name", KINDS)
 def test_right_numbers_pass_with_room_to_spare(name, precision, layout, direction):
+    if precision.startswith("bf16") and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        pytest.skip("without AVX-512 torch has plain loops for bf16, which sum in bf16 and lose the layout")
     convolution = made(name, precision, layout, direction)
     error, digits = convolution.check()
     assert 0 < error < 0.5 * tolerance(Precision(precision), 1)

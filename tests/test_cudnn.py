@@ -66,7 +66,7 @@ def child(code: str, *arguments: object, **environment: str) -> subprocess.Compl
     script = CHILD + "try:\n" + textwrap.indent(textwrap.dedent(code), "    ")
     script += "\nexcept CudaGainsError as error:\n    sys.exit(f'{type(error).__name__}: {error}')"
     command = [sys.executable, "-W", "error", "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
 
 
 def answer(code: str, *arguments: object, **environment: str):

@@ -47,7 +47,7 @@ TROUBLES = {
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from bench_lib.cli import main; main()", "doctor", *arguments]
     environment = {**os.environ, "COLUMNS": "100", **variables}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 
 def torch_is(folder: Path, source: str) -> str:

@@ -104,6 +104,6 @@ def test_of_two_makers_one_wins(tmp_path):
     for racer in racers:
         racer.stdin.write("\n")
         racer.stdin.flush()
-    seen = {racer.communicate(timeout=30)[0].strip() for racer in racers}
+    seen = {racer.communicate(timeout=120)[0].strip() for racer in racers}
     assert seen == {hashlib.sha256(path.read_bytes()).hexdigest()}
     assert path.read_bytes() in (b"a" * 100_000, b"b" * 100_000)

@@ -111,7 +111,7 @@ def cases(tmp_path):
 def test_both_ways_are_measured_in_turns_and_the_daemon_quits(environment, stand_in, tmp_path):
     asked = [f"{FILE}::bench_small_kernels[1-{way}-{metric}]" for way in WAYS for metric in sharing.METRICS]
     done = begin(tmp_path, environment, asked, "--quick")
-    said, _ = done.communicate(timeout=90)
+    said, _ = done.communicate(timeout=300)
     assert done.returncode == 0, said
     found = cases(tmp_path)
     assert {row["status"] for row in found.values()} == {"ok"}
@@ -119,7 +119,7 @@ def test_both_ways_are_measured_in_turns_and_the_daemon_quits(environment, stand
     assert len(found) == len(asked) == 6
     latency = found["mps/small_kernels[clients=1,metric=latency,sharing=mps]"]
     assert latency["n_samples"] == 5
-    assert dict(latency["facts"])["latency.by_client"].endswith(" µs")
+    assert dict(latency["facts"])["latency.by_client"].endswith((" µs", " ms"))  # ms on a busy machine
     assert dict(latency["quantities"])["slowest_client_seconds"] > 0
     started, quitted = stand_in.read_text().splitlines()
     assert started.startswith(f"start on {UUID} in ")
@@ -151,7 +151,7 @@ def test_however_the_session_ends_clients_leave_and_the_daemon_quits(environment
         if interrupted:  # and once more while they leave
             wait_for(lambda: len(of_ours(f"{pipes}\0")) < 4)
             os.killpg(session.pid, number)
-        session.communicate(timeout=60)
+        session.communicate(timeout=300)
     finally:
         session.kill()
     assert session.returncode == (2 if interrupted else -number)

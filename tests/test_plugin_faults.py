@@ -31,11 +31,11 @@ def interrupted(runs: Runs, number: signal.Signals) -> tuple[int, str]:
     with subprocess.Popen(
         command, cwd=runs.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as child:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not (runs.path / "reached").exists() and time.monotonic() < end:
             time.sleep(0.02)
         child.send_signal(number)
-        output, _ = child.communicate(timeout=30)
+        output, _ = child.communicate(timeout=120)
     return child.returncode, output
 
 

@@ -137,7 +137,7 @@ def test_secrets_of_the_environment_reach_nothing_that_is_written(
 
     def cuda_gains(*words: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-c", command, *words]
-        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
 
     for campaign in ("before", "after"):
         done = cuda_gains(
@@ -149,7 +149,7 @@ def test_secrets_of_the_environment_reach_nothing_that_is_written(
         assert not [mark for mark in MARKS if mark in done.stdout + done.stderr]
     plain = [sys.executable, "-m", "pytest", "made", "-q", "--benchmark-json=out/run.json", "--device=cpu"]
     plain.append(f"--deselect={SECRETS['PIP_INDEX_URL']}")  # the command line is stored too
-    subprocess.run(plain, cwd=tmp_path, capture_output=True, check=False, timeout=120)
+    subprocess.run(plain, cwd=tmp_path, capture_output=True, check=False, timeout=300)
     assert (tmp_path / "out" / "run.json").exists()
     done = cuda_gains("report", "before/here", "after/here", "-o", "report")
     assert done.returncode == 0, done.stderr

@@ -272,7 +272,7 @@ def test_what_a_case_changes_of_torch_is_put_back() -> None:
     source = f"from typing import Any\n{inspect.getsource(change_torch)}"
     done = subprocess.run(
         [sys.executable, "-c", f"{source}\nimport json\nprint(json.dumps(change_torch('')))"],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names, told = json.loads(done.stdout.splitlines()[-1])

@@ -184,31 +184,29 @@ def test_processes_are_prepared_for_what_will_be_asked():
     tuned.close()
 
 
-def note_and_wait(number):
-    """A handler that notes when it began and ended; made in the worker."""
+def both_at_once(folder, number):
+    """A handler that waits until its like works as well: whether it came; made in the worker."""
 
     def handle(_request):
-        begin = time.monotonic()
-        time.sleep(0.5)
-        return begin, time.monotonic(), number
+        (folder / str(number)).touch()
+        end = time.monotonic() + SECONDS / 2
+        while len(list(folder.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        return number, len(list(folder.iterdir()))
 
     return handle
 
 
-def test_what_was_sent_to_several_is_worked_on_side_by_side_and_they_end_so():
-    workers = [Worker(note_and_wait, n) for n in range(2)]
-    for worker in workers:
-        worker.ask("up", SECONDS)  # else the first may be done before the second is there
+def test_what_was_sent_to_several_is_worked_on_side_by_side_and_they_end_so(tmp_path):
+    workers = [Worker(both_at_once, tmp_path, n) for n in range(2)]
     for worker in workers:
         worker.send("now")
-    spans = [worker.answer(SECONDS) for worker in workers]
-    assert [number for *_, number in spans] == [0, 1]
-    assert max(begin for begin, *_ in spans) < min(end for _, end, _ in spans)
+    assert [worker.answer(SECONDS) for worker in workers] == [(0, 2), (1, 2)]
     for worker in workers:
         worker.end()
     for worker in workers:
         worker.close()
-    assert workers[0].ask("now", SECONDS)[2] == 0  # a fresh process
+    assert workers[0].ask("now", SECONDS) == (0, 2)  # a fresh process
     workers[0].close()
 
 
