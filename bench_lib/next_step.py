@@ -80,10 +80,28 @@ def _earlier(campaign: str, results: str) -> str:
 
 
 def typed(command: str) -> str:
-    """A command `cuda-gains ...` as it can be typed here, also where its environment is not active."""
-    beside = Path(sys.executable).with_name(_PROGRAM)
-    found = shutil.which(_PROGRAM) or not beside.exists()
-    return command if found else shlex.quote(os.path.relpath(beside)) + command.removeprefix(_PROGRAM)
+    """A command `cuda-gains ...` as it can be typed here, also where its environment is not active.
+
+    The program is the one that runs, as it was started; under pytest, the one beside this Python.
+    """
+    started = sys.argv[0]
+    if Path(started).name != _PROGRAM or not Path(started).is_file():
+        started = os.path.relpath(Path(sys.executable).with_name(_PROGRAM))
+    found = shutil.which(_PROGRAM)
+    if not Path(started).is_file() or (found and Path(found).samefile(started)):
+        return command
+    return shlex.quote(started) + command.removeprefix(_PROGRAM)
+
+
+def read(
+    stack: str, campaign: str, results: str, measured: Iterable[tuple[str, Mapping[str, Scalar]]]
+) -> str:
+    """What makes a page of one campaign of one stack, a single run too: by its contrast; "" without one."""
+    if not (contrast := _contrast(measured)):
+        return ""
+    where = [] if results == "results" else ["--results", results]
+    words = ["--contrast", contrast, stack, "--campaign", campaign, *where, "-o", f"{campaign}.html"]
+    return typed(shlex.join([_PROGRAM, "report", *words]))
 
 
 def _compare(words: Sequence[str]) -> str:

@@ -54,13 +54,23 @@ def test_after_the_upgrade_the_two_are_compared(tmp_path, earlier, later):
 
 
 def test_what_to_type_is_found_by_the_shell(tmp_path, monkeypatch):
-    (tmp_path / "my env").mkdir()
-    (tmp_path / "my env/cuda-gains").touch()
+    for name in ("my env", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cuda-gains").touch(mode=0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.executable", str(tmp_path / "my env/python"))
+    monkeypatch.setattr("sys.argv", ["/usr/bin/pytest"])
+    monkeypatch.setenv("PATH", str(tmp_path / "my env"))
     assert next_step.typed("cuda-gains compare a b") == "cuda-gains compare a b"
-    monkeypatch.setenv("PATH", "")  # `make bench` activates nothing
-    assert next_step.typed("cuda-gains compare a b") == "'my env/cuda-gains' compare a b"
+    for path in ("", str(tmp_path / "other")):  # `make bench` activates nothing; another one is not this one
+        monkeypatch.setenv("PATH", path)
+        assert next_step.typed("cuda-gains compare a b") == "'my env/cuda-gains' compare a b"
+        for started in ("./my env/cuda-gains", str(tmp_path / "my env/cuda-gains")):
+            monkeypatch.setattr("sys.argv", [started, "run"])
+            assert next_step.typed("cuda-gains compare a b") == f"'{started}' compare a b"
+        monkeypatch.setattr("sys.argv", ["/usr/bin/pytest"])
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))  # nothing beside it: as in a made-up one
+    assert next_step.typed("cuda-gains compare a b") == "cuda-gains compare a b"
 
 
 @pytest.mark.parametrize("family", next_step.CONTRASTS)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,42 @@ def test_canaries_come_along_in_what_is_to_be_typed(runs: Runs):
 
     runs.write("def bench_it(bench, gpu): pass\n", "bench_canary", head="FAMILY = 'canary'\n")
     assert runs.pytest("--device=cpu").outlines[-1].startswith(f"{started}--device cpu --benchmarks ")
+
+
+MIXED = (
+    HEAD
+    + """
+from bench_lib.errors import Unavailable
+
+@pytest.mark.parametrize("n", [1, 2])
+def bench_gpu(bench, gpu, n):
+    bench(lambda: None)
+
+def bench_lacking(bench):
+    raise Unavailable("numpad is not installed; `pip install numpad`")
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16-autocast"])
+def bench_conv(bench, precision):
+    bench.record(Series((1.0,)))
+"""
+)
+
+
+def test_the_end_says_where_the_results_lie_what_skipped_means_and_how_to_read_one_run(runs: Runs):
+    runs.write(MIXED.replace('"made"', '"amp_conv"'), "bench_amp_conv", head="")
+    done = runs.pytest("bench_amp_conv.py", "--benchmark-json=run.json")
+    assert done.ret == 0
+    results, read, last = done.outlines[-3:]
+    assert results == (
+        "results: results/local and run.json; 2 cases measured, 3 skipped, which is no failure: "
+        "2 need a GPU, 1 lacks what is named above"
+    )
+    command, _, comment = read.removeprefix("read: ").partition("  # ")
+    assert comment == "a page with charts; the times stand above"
+    assert last.startswith("next: ")
+    made = runs.pytester.run(*shlex.split(command))
+    assert made.ret == 0
+    assert "bf16" in (runs.path / "local.html").read_text()
 
 
 def test_results_belong_to_the_project_also_from_a_folder_inside_it(runs: Runs):

@@ -18,7 +18,7 @@ import pytest
 
 from bench_lib.errors import CudaError, CudaGainsError, NotApplicable, Unavailable, UsageError
 from bench_lib.model import Case, Status, nothing_measured
-from bench_lib.running import banner, ending, selection
+from bench_lib.running import banner, closing, ending, selection
 from bench_lib.running.choice import WITH_XDIST, Choice
 from bench_lib.running.options import Options, Task
 from bench_lib.running.target import Target, clean
@@ -238,8 +238,8 @@ class Hooks:
                 result = yield
             if self.active and self.options.json is not None and not self._json_written:
                 self._keep(session, self._write_empty_json)
-            if self.active and (said := banner.next_line(self.run, self._cases)):
-                self._say(said)  # below the tables of pytest-benchmark, where it is seen
+            for line in closing.lines(self.run, self._cases) if self.active else ():
+                self._say(line)  # below the tables of pytest-benchmark, where it is seen
         except OSError as error:  # of pytest-benchmark's own file
             self._failed(session, error)
             return None

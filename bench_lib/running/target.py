@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bench_lib.device.gpu_lock import Lock
 
 AUTO, CUDA, CPU = "auto", "cuda", "cpu"
+NO_GPU = "no GPU"  # how the reason of a case begins that is skipped for the want of one
 
 
 class Target:
@@ -58,7 +59,7 @@ class Target:
         """The GPU, opened when it is first asked for; Unavailable on the CPU."""
         if self._gpu is None:
             if not self.detected.available:
-                raise Unavailable(f"no GPU: {self.detected.reason}")
+                raise Unavailable(f"{NO_GPU}: {self.detected.reason}")
             from bench_lib.device.gpu import Gpu
 
             self._gpu = Gpu.open()
