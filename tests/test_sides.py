@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import synthetic
 
@@ -70,6 +72,29 @@ def test_a_wrong_name_is_answered_with_what_exists(results, text, campaign, said
     with pytest.raises(UsageError, match=said) as caught:
         sides.resolve(text, campaign, results)
     assert "\n" not in str(caught.value)
+
+
+def test_a_campaign_without_a_finished_round_says_how_to_go_on(tmp_path):
+    """Stopped in the first stack of its first round: nothing is there, or one stack alone."""
+    command = "cuda-gains run --stack old --stack new --rounds 5 --campaign begun"
+    plan = {"stacks": ["old", "new"], "null": True, "rounds": 5, "command": command}
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/plan.json").write_text(json.dumps(plan))
+    said = f"campaign 'begun' has 0 finished rounds of 5, .* go on with it: {command}$"
+
+    def refused(ask, *words):
+        with pytest.raises(UsageError, match=said):
+            ask(*words, tmp_path)
+
+    refused(sides.pair, "old", "new", "begun")
+    refused(sides.pair, "begun", "begun", None)
+    refused(sides.repeated, None, "begun")
+    synthetic.write_campaign(tmp_path, "begun", {"old": 1.0}, rounds=1, null=False, measured=ONE)
+    refused(sides.pair, "old", "new", "begun")
+    refused(sides.pair, "begun/old", "begun/new", None)
+    refused(sides.repeated, None, "begun")
+    with pytest.raises(UsageError, match=r"no stack or arm 'newer' in campaign 'begun'; there: old$"):
+        sides.pair("old", "newer", "begun", tmp_path)
 
 
 def test_no_results_at_all(tmp_path):

@@ -7,11 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from bench_lib import next_step
 from bench_lib.comparing import store
 from bench_lib.comparing.sampled import Samples
 from bench_lib.comparing.store import Data, Results
 from bench_lib.errors import UsageError
 from bench_lib.errors import unknown as unknown
+from bench_lib.journaling import planned
+from bench_lib.journaling.planned import Planned
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import NULL_SUFFIX
 
@@ -121,7 +124,7 @@ class _Resolver:
         name, slash, arm = text.rpartition("/")
         if slash:
             return self._arm(name, arm, text)
-        if text in campaigns(self._results):
+        if text in campaigns(self._results) or _begun(self._results, text):
             return self._arm(text, self._only_stack(text), text)
         raise self._not_found(text)
 
@@ -132,6 +135,8 @@ class _Resolver:
         data = self._load(self._campaign)
         twice = [arm for arm in _arms(data) if arm + NULL_SUFFIX in _arms(data)]
         if not twice:
+            if (begun := self._planned(self._campaign)) and begun.null and not begun.finished:
+                raise UsageError(_unfinished(self._campaign, begun))
             raise UsageError(
                 f"campaign {self._campaign!r} holds no stack twice (NAME{NULL_SUFFIX}); measure it without "
                 f"--no-null, or name a null value with --contrast, such as runtime=11.8:11.8{NULL_SUFFIX}"
@@ -144,15 +149,26 @@ class _Resolver:
         a = self.side(stack or twice[0])
         return a, self.side(a.label + NULL_SUFFIX), data.runs
 
+    def _planned(self, name: str) -> Planned | None:
+        return planned.of(CampaignFolder(self._results, name))
+
+    def _no_arm(self, campaign: str, arm: str) -> UsageError:
+        arms = _arms(self._load(campaign))
+        if (begun := self._planned(campaign)) and arm in begun.arms and not begun.finished:
+            return UsageError(_unfinished(campaign, begun))
+        return unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
+
     def _load(self, name: str) -> Data:
         if not CampaignFolder(self._results, name).exists():
+            if begun := self._planned(name):
+                raise UsageError(_unfinished(name, begun))
             raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
         return _not_empty(name, self._opened.campaign(name))
 
     def _arm(self, campaign: str, arm: str, label: str) -> Side:
         arms = _arms(self._load(campaign))
         if arm not in arms:
-            raise unknown("stack or arm", arm, arms, f" in campaign {campaign!r}")
+            raise self._no_arm(campaign, arm)
         data = self._load(campaign)
         runs = data.runs
         own = runs["stack" if self._all_arms and arm in set(runs["stack"]) else "arm"] == arm
@@ -185,8 +201,7 @@ class _Resolver:
 
     def _not_found(self, text: str) -> UsageError:
         if self._campaign is not None:
-            where = f" in campaign {self._campaign!r}"
-            return unknown("stack or arm", text, _arms(self._load(self._campaign)), where)
+            return self._no_arm(self._campaign, text)
         names = [name for name in self._together if "/" not in name and not name.endswith(".json")]
         for wanted in (names, [text]):
             if wanted and (holding := self._campaigns_with(set(wanted))):
@@ -196,6 +211,20 @@ class _Resolver:
                 )
         error = unknown("campaign", text, campaigns(self._results), f" under {self._results}")
         return UsageError(f"{error} (a stack needs --campaign NAME, or CAMPAIGN/STACK)")
+
+
+def _unfinished(name: str, begun: Planned) -> str:
+    return (
+        f"campaign {name!r} has 0 finished rounds of {begun.rounds}, and only finished ones are sure to hold "
+        f"all stacks; go on with it: {next_step.typed(begun.command())}"
+    )
+
+
+def _begun(results: Path, name: str) -> bool:
+    try:
+        return planned.of(CampaignFolder(results, name)) is not None
+    except UsageError:  # a path, say
+        return False
 
 
 def _holds_runs(results: Path, name: str) -> bool:
