@@ -13,6 +13,16 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds / factor:.4g} {unit}"
 
 
+def duration_text(seconds: float) -> str:
+    """How long something takes, roughly: `40 s`, `14 min`, `2.5 h`, `3 days`."""
+    if seconds < 120:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.2g} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
 def quantity_text(value: float) -> str:
     """A quantity that is not a time, with four digits; its unit is in its name."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"

@@ -6,6 +6,7 @@ plugin itself.
 
 import io
 import json
+import os
 import random
 import shlex
 import signal
@@ -27,6 +28,7 @@ from bench_lib.journaling import journal
 from bench_lib.journaling.journal import Journal
 from bench_lib.layout import CampaignFolder
 from bench_lib.model import RunInfo
+from bench_lib.units import duration_text
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 STAND_IN = """
@@ -226,8 +228,13 @@ def test_finished_rounds_count_and_rounds_may_grow(kit: Kit) -> None:
     assert first[0]["order"] == ["here"]
     assert kit.run_one(rounds=1) == 0
     assert kit.rounds() == first
+    assert " is finished, " not in kit.said
     assert kit.run_one(rounds=2) == 0
     assert kit.rounds()[0] == first[0]
+    seconds = first[0]["ended_at"] - first[0]["started_at"]
+    took = duration_text(seconds)
+    assert f"1 round is finished, 1 more takes about {took}: a round took {took}\n" in kit.said
+    assert kit.said.index("1 round is finished") < kit.said.index("round 2 of 2, ")
     assert len(kit.rounds()) == 2
     assert kit.run_one(rounds=1) == 0  # fewer than there are: nothing to do
     assert kit.stored_plan()["rounds"] == 2
@@ -553,12 +560,14 @@ def test_a_stop_keeps_what_is_there_and_says_how_to_go_on(
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"{number.name} is ignored here, as under nohup")
     monkeypatch.setenv("SECONDS_A_CASE", "0.2")
+    monkeypatch.setenv("PATH", "")  # no environment is active
     process = parent(kit, rounds=1)
     until_a_case_runs(kit)
     process.send_signal(number)
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "go on with: cuda-gains run --stack here --stack there --rounds 1 --campaign c" in said
+    program = os.path.relpath(Path(sys.executable).with_name("cuda-gains"))
+    assert f"go on with: {program} run --stack here --stack there --rounds 1 --campaign c" in said
     assert "Traceback" not in said
     assert kit.alive() == []
     assert [r["complete"] for r in kit.table("runs")] == [False]

@@ -20,7 +20,7 @@ BOTH = [
     "faults.output", "faults.secrets", "observing", "observing.settings",
     "processes", "processes.guard", "processes.ended",
     "journaling", "journaling.journal_rows", "journaling.readable", "journaling.journal",
-    "stacking", "stacking.families", "stacking.family_code", "journaling.held",
+    "stacking", "stacking.families", "stacking.family_code", "journaling.held", "journaling.planned",
     "extras", "suite_files", "stacking.cache", "stacking.variables",
     "containers", "containers.image", "containers.engine",
     "stacking.stacks", "stacking.startup", "stacking.environments", "containers.inside",
@@ -95,7 +95,7 @@ MEASURING = [
     "observing.ranges",
     "running.ending", "running.selection", "running.options", "running.target", "running.bench_json",
     "running.flight", "running.doubts", "running.session",
-    "running.banner", "faults.surroundings",
+    "running.banner", "running.closing", "faults.surroundings",
     "running.choice", "running.hooks", "running.fixtures", "plugin",
 ]
 JOIN = [
@@ -112,7 +112,8 @@ READING = [
     "comparing.kinds", "comparing.case_words", "comparing.machines",
     "comparing.calibrate", "thermal.warm", "observing.notes", "comparing.installations",
     "comparing.contrast", "comparing.implementations",
-    "comparing.compare", "comparing.bridge", "comparing.titles", "comparing.rates", "pages", "pages.render",
+    "comparing.compare", "comparing.ahead", "comparing.upgrade",
+    "comparing.bridge", "comparing.titles", "comparing.rates", "pages", "pages.render",
     "drawing", "drawing.canvas", "drawing.dotplot", "drawing.marks", "drawing.case_names",
     "drawing.runtimes", "drawing.launch_chart", "drawing.charts", "drawing.forest_chart",
     "pages.page", "pages.terminal", "pages.calibrate_page",

@@ -20,7 +20,14 @@ from rich.console import Console
 from bench_lib import next_step
 from bench_lib.campaigns import campaign_containers, merge, schedule, watch
 from bench_lib.campaigns.campaign_cooling import Cooling
-from bench_lib.campaigns.campaign_rounds import Stopped, finished_rounds, machine, next_index, records
+from bench_lib.campaigns.campaign_rounds import (
+    Stopped,
+    expected,
+    finished_rounds,
+    machine,
+    next_index,
+    records,
+)
 from bench_lib.campaigns.campaign_sharing import Sharing
 from bench_lib.campaigns.doubted import doubted
 from bench_lib.campaigns.plan import Plan, write_json
@@ -39,7 +46,6 @@ __all__ = ["Plan", "finished_rounds", "run"]
 
 _MAX_DEATHS = 3  # of processes that finished no case, in one round and arm
 _INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ctrl-C
-_LAST_LINES = 12
 
 _NOTHING = "these rounds hold no times: mend that, and measure into another --campaign"
 
@@ -99,7 +105,10 @@ def run(plan: Plan, console: Console) -> int:
     with plan.folder.lock(), watch.ends_as_interrupts():
         seed = sharing.settle()
         merge.finish_dead(plan.folder, console.print)
-        missing = plan.rounds - len(finished_rounds(plan.folder))
+        finished = records(plan.folder)
+        missing = plan.rounds - len(finished)
+        if said := expected(finished, missing):
+            console.print(said, markup=False, highlight=False, soft_wrap=True)
         with (
             Progress(console, max(missing, 0) * len(plan.arms)) as progress,
             tempfile.TemporaryDirectory(prefix="cuda-gains-") as scratch,
@@ -139,7 +148,7 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
             this = _Round(uuid.uuid4().hex, finished + 1, index, case_seed, time.time())
             _measure_round(campaign, this, schedule.order(list(plan.arms), seed, index))
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: {plan.command}")
+        say(f"interrupted; go on with: {next_step.typed(plan.command)}")
         code = 2
     except (Refused, UsageError, Stopped) as error:
         say(str(error))
@@ -201,14 +210,14 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         for case in process.cases:
             _note_end(campaign, arm, case)
         if process.exit_code == _REFUSED:
-            raise Refused(f"measuring was refused:\n{_last_lines(process.log)}")
+            raise Refused(f"measuring was refused:\n{watch.last_lines(process.log)}")
         if process.exit_code == _NOTHING_SELECTED and not done:
-            raise UsageError(f"no case is selected for {arm}:\n{_last_lines(process.log)}")
+            raise UsageError(f"no case is selected for {arm}:\n{watch.last_lines(process.log)}")
         if process.exit_code in (*_ENDED, _NOTHING_SELECTED):
             break
         deaths = 0 if new else deaths + 1
         if deaths == _MAX_DEATHS:
-            raise Stopped(f"{arm}: {deaths} processes died without a case:\n{_last_lines(process.log)}")
+            raise Stopped(f"{arm}: {deaths} processes died without a case:\n{watch.last_lines(process.log)}")
     campaign.progress.end(len(done), campaign.ends - before, doubted(campaign.folder, runs))
     return runs
 
@@ -218,13 +227,6 @@ def _note_end(campaign: _Campaign, arm: str, case: Row) -> None:
     if case["status"] in BAD:
         what = f"{case['status']}: {case['case_id']} in {arm}: {case['reason']}"
         campaign.bad[what] = campaign.bad.get(what, 0) + 1
-
-
-def _last_lines(log: Path) -> str:
-    """What a process said last; where pytest says ERROR, only that."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return "\n".join([*(errors or lines)[-_LAST_LINES:], f"(its whole output: {log})"])
 
 
 def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench_lib.errors import CudaGainsError
+from bench_lib.journaling import planned
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.journaling.readable import rows
 from bench_lib.layout import CampaignFolder
+from bench_lib.units import duration_text
 
 _MACHINE = ("host", "boot_id", "gpu_uuid", "gpu_name", "device")  # of a round: the same in all its runs
 _ALWAYS = {"device": "no known device", "gpu_name": "no known GPU"}  # the same in all rounds
@@ -25,6 +27,17 @@ def finished_rounds(folder: CampaignFolder) -> list[Path]:
 def records(folder: CampaignFolder) -> list[Row]:
     """The records of a campaign's finished rounds."""
     return [record for _, record in _finished(folder)]
+
+
+def expected(finished: Sequence[Row], missing: int) -> str:
+    """What the missing rounds take if they take what those before did; "" where none is there, or missing."""
+    each = planned.seconds_a_round(finished)
+    if each is None or missing < 1:
+        return ""
+    there = "1 round is" if len(finished) == 1 else f"{len(finished)} rounds are"
+    more = "1 more takes" if missing == 1 else f"{missing} more take"
+    takes = f"{there} finished, {more} about {duration_text(missing * each)}"
+    return f"{takes}: a round took {duration_text(each)}"
 
 
 def next_index(finished: Iterable[Row]) -> int:

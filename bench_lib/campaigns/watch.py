@@ -15,6 +15,7 @@ from bench_lib.faults import output, seals
 from bench_lib.journaling.journal_rows import Row
 from bench_lib.processes import guard
 
+_LAST_LINES = 12
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
 _END_SECONDS = 15.0  # for the guard to end what the process has started
@@ -140,3 +141,10 @@ def stop(child: Child, first: signal.Signals, patience_seconds: float) -> None:
 def _signal_group(child: Child, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
+
+
+def last_lines(log: Path) -> str:
+    """What a process said last; where pytest says ERROR, only that."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "\n".join([*(errors or lines)[-_LAST_LINES:], f"(its whole output: {log})"])

@@ -77,6 +77,7 @@ class Calibration:
     as_far: float  # share of the relabellings under which the two lie as far apart as they do
     places: tuple[Place, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    seconds_each: float | None = None  # what one pair took, where that was recorded
 
     @property
     def differing(self) -> int:

@@ -56,6 +56,7 @@ class CaseChange:
     floor: float = 0.0  # the least sd that its timer can show
     log_ratios: tuple[float, ...] = ()  # one a pair, in run order; empty when unpaired
     pairs: tuple[str, ...] = ()  # what paired each of them: a round, a run, two installations
+    lacking: int = 0  # more pairs, or runs a side, that should settle it; 0: it is settled, or none would
     failed: str = ""  # the side on which it failed, where that leaves nothing to compare
 
 
@@ -88,6 +89,7 @@ class Comparison:
     left_out: tuple[tuple[str, str], ...] = ()  # (case or file, why)
     notes: tuple[str, ...] = ()
     machines_differ: tuple[MachineSpread, ...] = ()  # whole steps first, then the widest
+    next_step: str = ""  # of the whole: what is left to measure, as a command where there is one
 
     def counts(self) -> dict[Change, int]:
         """Cases by change; canaries and quantities are not counted."""

@@ -40,7 +40,7 @@ def explained(
         varying = list(_varying(ours, theirs)) if row.change is Change.UNCLEAR else []
         if more or varying:
             row = replace(row, reason="; ".join([row.reason, *more, *varying]))
-        found.append(replace(row, next_step=_VARIES) if varying else row)
+        found.append(replace(row, next_step=_VARIES, lacking=0) if varying else row)
     return tuple(found)
 
 
@@ -56,6 +56,11 @@ def tried(row: CaseChange, changes: Sequence[CaseChange]) -> CaseChange | None:
         return None
     name = Case(row.family, row.op, {**row.params, _PARAMETER: _TRIED}).case_id
     return next((one for one in changes if one.case_id == name), None)
+
+
+def tries(row: CaseChange) -> bool:
+    """Whether a case is one where everything was tried first."""
+    return row.params.get(_PARAMETER) == _TRIED
 
 
 def bits(baseline: pd.DataFrame, candidate: pd.DataFrame) -> list[str]:

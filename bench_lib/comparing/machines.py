@@ -63,6 +63,7 @@ def told(rows: Sequence[CaseChange], found: Iterable[MachineSpread]) -> tuple[Ca
             row,
             reason=f"{row.reason}; the machines differ: {_both(row, by_case[row.case_id])}",
             next_step="take each machine by itself: a mean over them is that of none",
+            lacking=0,
         )
         if row.case_id in by_case
         else row

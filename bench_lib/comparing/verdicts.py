@@ -18,6 +18,8 @@ from bench_lib.model import CANARY
 from bench_lib.units import percent_text
 
 NOT_INTERLEAVED = "not interleaved: confounded with the session"
+SETTLED = "none: settled"
+_INTERLEAVE = "measure both in interleaved rounds to tell the stack from the session"
 
 
 class Pairing(StrEnum):
@@ -91,8 +93,9 @@ def _judged(rows: list[Row], pairing: Pairing) -> list[CaseChange]:
             **numbers,
         )
         reason = _reason(change) + _missing(row, pairing) + _session(pairing) + _within_turns(change, pairing)
-        next_step = _next_step(change, int(decisions.rounds[i]), pairing)
-        found.append(replace(change, reason=reason, next_step=next_step))
+        rounds = int(decisions.rounds[i])
+        step, lacking = _next_step(change, rounds, pairing), _lacking(change, rounds)
+        found.append(replace(change, reason=reason, next_step=step, lacking=lacking))
     return found
 
 
@@ -135,7 +138,9 @@ def _without_values(row: Row, pairing: Pairing) -> CaseChange:
         )
     reason = f"no {_replicates(pairing, 1)} holds a usable value of both sides" + _missing(row, pairing)
     next_step = at_least(FEWEST, pairing)
-    return CaseChange(**_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step)
+    return CaseChange(
+        **_question(row), change=Change.UNCLEAR, reason=reason, next_step=next_step, lacking=FEWEST
+    )
 
 
 def _reason(change: CaseChange) -> str:
@@ -174,18 +179,26 @@ def effect_text(change: CaseChange) -> str:
     )
 
 
+def _lacking(change: CaseChange, rounds: int) -> int:
+    """How many more replicates should settle a case; 0 where it is settled, or where none would."""
+    if change.n < FEWEST:
+        return FEWEST - change.n
+    lacking = max(rounds - change.n, 1)
+    return lacking if change.change is Change.UNCLEAR and lacking <= MOST_MORE else 0
+
+
 def _next_step(change: CaseChange, rounds: int, pairing: Pairing) -> str:
     if change.n < FEWEST:
         return at_least(FEWEST - change.n, pairing)
-    if change.change is Change.UNCLEAR:
-        lacking = max(rounds - change.n, 1)
-        if lacking > MOST_MORE:
-            about = "" if rounds > MOST_ROUNDS else f" ({lacking} would be needed)"
-            return f"more {_replicates(pairing)} will hardly settle it{about}: {_hopeless(change)}"
-        return f"about {more(lacking, pairing)} should settle it"
-    if pairing is Pairing.UNPAIRED:
-        return "measure both in interleaved rounds to tell the stack from the session"
-    return "none: settled"
+    if change.change is not Change.UNCLEAR:
+        return _INTERLEAVE if pairing is Pairing.UNPAIRED else SETTLED
+    if lacking := _lacking(change, rounds):
+        told = f"about {more(lacking, pairing)} should settle"
+        return (
+            f"{told} its size, not its cause: {_INTERLEAVE}" if pairing is Pairing.UNPAIRED else f"{told} it"
+        )
+    about = "" if rounds > MOST_ROUNDS else f" ({max(rounds - change.n, 1)} would be needed)"
+    return f"more {_replicates(pairing)} will hardly settle it{about}: {_hopeless(change)}"
 
 
 def _hopeless(change: CaseChange) -> str:

@@ -1,9 +1,10 @@
 """What a command line asked for in, comparisons, bridges and calibrations out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bench_lib.comparing import calibrate, compare, sides
+from bench_lib.comparing import ahead, calibrate, compare, sides
 from bench_lib.comparing.bridge import Bridge, bridge
 from bench_lib.comparing.calibrate import Calibration
 from bench_lib.comparing.changes import Comparison
@@ -49,7 +50,8 @@ def compared(
             )
         parameter, baseline, candidate = parse_contrast(contrast)
         side = sides.whole_stack(names[0] if names else None, campaign or LOCAL, results)
-        return compare.contrast(side, parameter, baseline, candidate), side.data
+        found = compare.contrast(side, parameter, baseline, candidate)
+        return ahead.told(found, [side], opened(results).folder), side.data
     if len(names) != 2:
         raise UsageError(
             f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
@@ -57,7 +59,7 @@ def compared(
             "--contrast"
         )
     a, b = sides.pair(names[0], names[1], campaign, results)
-    return compare.compare(a, b), sides.joined(a, b)
+    return ahead.told(compare.compare(a, b), [a, b], opened(results).folder), sides.joined(a, b)
 
 
 def bridged(
@@ -71,21 +73,25 @@ def bridged(
     found = sides.several(names, campaign, results)
     ends = [str(side.data.runs["arm"].iloc[0]) for side in (found[0], found[-1])]
     apart = None if check is None else sides.pair(ends[0], ends[1], check, results)
-    return bridge(found, apart), sides.joined(found[0], found[-1])
+    made, both = bridge(found, apart), [found[0], found[-1]]
+    return replace(made, whole=ahead.told(made.whole, both, results.folder)), sides.joined(*both)
 
 
 def calibrated(stack: str | None, campaign: str, results: Path, contrast: str | None) -> Calibration:
     """A campaign's baseline against its repeat, or two values of a parameter that are the same thing."""
     if contrast is not None:
-        _, baseline, repeat = parse_contrast(contrast)
+        parameter, baseline, repeat = parse_contrast(contrast)
         if not repeat.startswith(f"{baseline}#"):
             raise UsageError(
                 f"{baseline!r} and {repeat!r} are two things, and calibrating compares one with itself; name "
                 f"{baseline}:{baseline}{NULL_SUFFIX}"
             )
-        return calibrate.calibrate(compared([stack] if stack else [], campaign, results, contrast)[0])
+        side = sides.whole_stack(stack, campaign, results)
+        found = calibrate.calibrate(compare.contrast(side, parameter, baseline, repeat))
+        return replace(found, seconds_each=ahead.seconds_each(found.pairing, [side], results))
     a, b, runs = sides.repeated(stack, campaign, results)
-    return calibrate.calibrate(compare.compare(a, b), runs)
+    found = calibrate.calibrate(compare.compare(a, b), runs)
+    return replace(found, seconds_each=ahead.seconds_each(found.pairing, [a, b], results))
 
 
 def parse_contrast(text: str) -> tuple[str, str, str]:

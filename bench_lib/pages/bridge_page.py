@@ -14,6 +14,7 @@ from bench_lib.drawing.charts import counts_text
 from bench_lib.faults import seals
 from bench_lib.pages import terminal
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Section, Table, left_out
+from bench_lib.pages.render import closing_lines
 
 _FIELDS = ("case_id", "step", "baseline", "candidate", "exchanges", "ratio", "low", "high", "change")
 
@@ -32,6 +33,8 @@ def sections(found: Bridge, charts: bool = True) -> list[Section]:
         Section("The bridge, step by step", (_steps(found), *_notes(found, told))),
         Section("The whole, taken apart", (_construction(found), *chart, _lines(found))),
     ]
+    ends = () if charts else closing_lines(found.whole)[1:]  # a report's first screen holds them, too
+    made += [Section("The whole, in short", tuple(ends))] if ends else []
     return made + left_out("Left out of the bridge", found.left_out)
 
 

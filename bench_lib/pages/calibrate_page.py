@@ -10,7 +10,7 @@ from bench_lib.comparing.verdicts import Pairing
 from bench_lib.faults import seals
 from bench_lib.pages import terminal
 from bench_lib.pages.page import Bullets, Code, Inline, Section, Table, left_out
-from bench_lib.units import percent_text
+from bench_lib.units import duration_text, percent_text
 
 _ROUNDS_FOR = tuple(f"for {100 * effect:g} %" for effect in EFFECTS)
 _READING = (
@@ -79,6 +79,9 @@ def _answer(found: Calibration) -> Iterable[str | Bullets]:
         f"{percent_text(resolves[-1])}, half of the cases {percent_text(median(resolves))} or smaller; the "
         f"declared margin is supported in {found.supported} of {number} cases."
     )
+    if found.seconds_each is not None:
+        one, ten = (duration_text(n * found.seconds_each) for n in (1, 10))
+        yield f"A {unit.removesuffix('s')} took about {one} here, so 10 more take about {ten}."
 
 
 def _families(found: Calibration) -> Table:

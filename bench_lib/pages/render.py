@@ -14,8 +14,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench_lib import screen
-from bench_lib.comparing import machines
+from bench_lib import next_step, screen
+from bench_lib.comparing import machines, upgrade
 from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.faults import seals
@@ -47,6 +47,14 @@ def text(comparison: Comparison, console: Console | None = None) -> None:
     console = console or screen.console()
     for part in _parts(comparison, _HEAD if console.width >= WIDE else _NARROW):
         console.print(part, markup=False, highlight=False, emoji=False)
+    counts, *more = closing_lines(dataclasses.replace(comparison, next_step=""))
+    console.print()
+    console.print(Text(counts, style="bold"))
+    for line in more:
+        console.print(Text(_plain(line)))
+    if step := comparison.next_step:  # a command broken at the edge of the terminal could not be pasted
+        typed = next_step.typed(step) if step.startswith("cuda-gains ") else step
+        console.print(_plain(f"next: {typed}"), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def json(comparison: Comparison) -> str:
@@ -55,6 +63,7 @@ def json(comparison: Comparison) -> str:
     for kind, rows in _kinds(comparison).items():
         document[kind] = [dataclasses.asdict(row) | _told(row) for row in rows]
     document["counts"] = dict(comparison.counts())
+    document["upgrade"] = upgrade.sentence(comparison)
     return seals.document(document)
 
 
@@ -85,7 +94,8 @@ def markdown(comparison: Comparison) -> str:
     if comparison.left_out:
         lines += ["", "## Left out", ""]
         lines += [_bullet(f"{', '.join(names)}: {why}") for why, names in _left_out(comparison).items()]
-    return "\n".join([*lines, "", _escaped(counts_text(comparison))]) + "\n"
+    closing = [_as_command(_plain(line)) for line in closing_lines(comparison)]
+    return "\n".join([*lines, "", "\n\n".join(closing)]) + "\n"
 
 
 def speed_up(row: CaseChange) -> float | None:
@@ -98,6 +108,25 @@ def counts_text(comparison: Comparison) -> str:
     counts = ", ".join(f"{n} {change}" for change, n in comparison.counts().items())
     cases = f"{len(comparison.cases)} case" + "s" * (len(comparison.cases) != 1)
     return f"{cases}: {counts}; {len({name for name, _ in comparison.left_out})} left out"
+
+
+def _as_command(line: str) -> str:
+    """A line as Markdown; `next: COMMAND  # why` with the command in letters that can be copied."""
+    told, dash, why = line.partition("  # ")
+    if not dash or "`" in told:
+        return _escaped(line)
+    step, _, command = told.partition(" ")
+    return f"{step} `{command}` ({_escaped(why)})"
+
+
+def closing_lines(comparison: Comparison) -> list[str]:
+    """The counts, the answer to whether to upgrade, and what to do next, as far as there is any."""
+    answer, step = upgrade.sentence(comparison), comparison.next_step
+    return [
+        counts_text(comparison),
+        *([f"{upgrade.QUESTION} {answer}"] if answer else []),
+        *([f"next: {step}"] if step else []),
+    ]
 
 
 def _left_out(comparison: Comparison) -> dict[str, list[str]]:
@@ -142,7 +171,6 @@ def _parts(comparison: Comparison, head: tuple[str, ...]) -> Iterable[Renderable
         yield Text("\nleft out", style="bold")
         for why, names in _left_out(comparison).items():
             yield Text(_plain(f"  {_few(names)}: {why}"))
-    yield Text(f"\n{counts_text(comparison)}", style="bold")
 
 
 def _title(comparison: Comparison) -> str:

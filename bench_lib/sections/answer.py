@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from bench_lib.comparing import machines, titles
+from bench_lib.comparing import machines, titles, upgrade
 from bench_lib.comparing.changes import MOVED, CaseChange, Change, Comparison
 from bench_lib.comparing.stats import FEWEST
 from bench_lib.comparing.store import Data
@@ -52,8 +52,9 @@ def answer(
         question or _question(comparison),
         _sides(comparison, steps),
         tally(comparison),
-        Bullets(sentences(comparison, more)),
+        Bullets((*_upgrade(comparison), *sentences(comparison, more))),
         _trust(comparison, data),
+        *_next(comparison),
         *_missing(comparison, data),
         where(comparison, data),
         *notes,
@@ -82,6 +83,19 @@ def short(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
         *more,
     )
     return tuple(one for one in found if one)[:_SHORT]
+
+
+def _upgrade(comparison: Comparison) -> list[str]:
+    said = upgrade.sentence(comparison)
+    return [f"{upgrade.QUESTION} {said}"] if said else []
+
+
+def _next(comparison: Comparison) -> list[Inline]:
+    """What is left to measure, with its command as one."""
+    command, dash, why = comparison.next_step.partition("  # ")
+    if dash:
+        return [("Next: ", Code(command), f" ({why}).")]
+    return [f"Next: {command}."] if command else []
 
 
 def _question(comparison: Comparison) -> str:

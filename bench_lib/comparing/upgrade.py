@@ -1,0 +1,91 @@
+"""A comparison in, what it says to whoever asks whether to upgrade out: one sentence, of the losses.
+
+It counts what was shown and recommends nothing: what a loss weighs is known where the work is.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.implementations import tried, tries
+from bench_lib.comparing.verdicts import Pairing
+from bench_lib.model import NULL_SUFFIX
+
+QUESTION = "Should we upgrade?"
+
+
+class _Cure(Enum):
+    """Whether trying every algorithm first, as cudnn.benchmark does, mends a loss."""
+
+    MENDED = "mended"
+    NOT = "not mended"
+    UNCLEAR = "unclear"
+    NOT_TRIED = "not tried"
+
+
+def sentence(comparison: Comparison) -> str:
+    """How many cases got slower, and of how many of them that is mended; "" where no upgrade is compared.
+
+    None is in a contrast, nor where a stack is compared with itself.
+    """
+    itself = comparison.candidate == f"{comparison.baseline}{NULL_SUFFIX}"
+    compared = [row for row in comparison.cases if row.change is not Change.NOT_COMPARABLE]
+    if comparison.pairing == Pairing.RUNS or itself or not compared:
+        return ""
+    if comparison.canaries_moved:
+        return "That cannot be told: the machine itself changed between the sides, its canaries moved."
+    session = comparison.pairing == Pairing.UNPAIRED
+    doubt = "; not interleaved, so the session may be the cause" if session else ""
+    slower = [row for row in compared if row.change is Change.SLOWER]
+    if not slower:
+        return f"{_none(compared)}{doubt}."
+    their = "their" if len(slower) > 1 else "its"
+    of = f"{len(slower)} of {len(compared)} case{'s' * (len(compared) > 1)}"
+    return f"{of} got slower by more than {their} margin{_mended(slower, comparison.cases)}{doubt}."
+
+
+def _none(compared: Sequence[CaseChange]) -> str:
+    unclear = sum(row.change is Change.UNCLEAR for row in compared)
+    told = "No case is shown to be slower by more than its margin"
+    are = f"{'is' if unclear == 1 else 'are'} unclear"
+    return f"{told}; {unclear} of {len(compared)} {are}" if unclear else told
+
+
+def _mended(slower: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
+    """The clause on what mends them; it names cudnn.benchmark only where some case was measured with it."""
+    found = [_cure(row, cases) for row in slower]
+    counts = {cure: found.count(cure) for cure in _Cure}
+    if counts[_Cure.NOT_TRIED] == len(slower):
+        return ", and nothing that might mend " + ("it" if len(slower) == 1 else "them") + " was measured"
+
+    def them(n: int) -> str:
+        return str(n) if n < len(slower) else "it" if n == 1 else "them"
+
+    shown = [
+        f"{verb} {them(counts[cure])}"
+        for cure, verb in ((_Cure.MENDED, "mends"), (_Cure.NOT, "does not mend"))
+        if counts[cure]
+    ]
+    trying = "trying every algorithm, as cudnn.benchmark does,"
+    unclear, untried = counts[_Cure.UNCLEAR] + counts[_Cure.NOT_TRIED], counts[_Cure.NOT_TRIED]
+    if not shown:
+        return f"; whether {trying} mends {them(len(slower))} is unclear"
+    if not unclear:
+        return f": {trying} {' and '.join(shown)}"
+    why = "" if not untried else " (not tried there)" if untried == unclear else f" (not tried in {untried})"
+    return f": {trying} {', '.join(shown)}, and for {unclear} that is unclear{why}"
+
+
+def _cure(row: CaseChange, cases: Sequence[CaseChange]) -> _Cure:
+    """What the same case says in which every algorithm was tried first; with it on, a loss is a loss."""
+    if tries(row):
+        return _Cure.NOT
+    other = tried(row, cases)
+    if other is None or other.high is None or other.candidate is None or row.baseline is None:
+        return _Cure.NOT_TRIED
+    if other.change is Change.SLOWER:
+        return _Cure.NOT
+    # Not slower than itself was, and no slower than what ran before without it.
+    bound = 1 + row.margin
+    mended = other.high < bound and other.candidate < bound * row.baseline
+    return _Cure.MENDED if mended else _Cure.UNCLEAR
