@@ -149,6 +149,19 @@ def test_at_the_bound_more_rounds_are_asked_for_where_they_help(write, judge, fa
     assert told in found.takes
 
 
+def test_more_rounds_say_what_they_take(write, judge, tmp_path):
+    """As long as the finished rounds of that campaign took, by their records."""
+    write(0.907, rounds=4, seed=1)
+    plan = {"stacks": ["old", "new"], "null": False, "rounds": 4, "command": "cuda-gains run"}
+    (tmp_path / "results/demo/plan.json").write_text(json.dumps(plan))
+    (tmp_path / "results/demo/rounds").mkdir()
+    for number, seconds in enumerate((50.0, 60.0, 400.0)):
+        record = {"started_at": 1.0, "ended_at": 1.0 + seconds}
+        (tmp_path / f"results/demo/rounds/{number}.json").write_text(json.dumps(record))
+    found = judge(entry("at least", "value = 0.10\ntolerance = 0.01"))
+    assert found.takes.endswith("about 20 more rounds should settle it (about 20 min)")
+
+
 def test_sides_that_never_shared_a_round_settle_nothing(write, judge):
     write(0.7, interleaved=False)
     found = judge(entry("up to", "value = 0.30"))

@@ -35,8 +35,9 @@ def judge(judging: Judging) -> Finding:
     if len(names) < FEWEST:
         pairs = "1 pair holds" if len(names) == 1 else f"{len(names)} pairs hold"
         why = f"only {pairs} all {len(judging.cases)} cases, a verdict needs {FEWEST}"
-        step = f"{at_least(FEWEST - len(names), Pairing.ROUNDS)}, with all cases"
-        return Finding(Verdict.INCONCLUSIVE, why, n=len(names), next_step=step)
+        lacking = FEWEST - len(names)
+        step = f"{at_least(lacking, Pairing.ROUNDS)}, with all cases"
+        return Finding(Verdict.INCONCLUSIVE, why, n=len(names), next_step=step, lacking=lacking)
     effects = _mean_over_cases(judging, names)
     number = len(judging.cases)
     of = judging.cases[0].case_id if number == 1 else f"the mean of {number} cases"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench_lib.claims import judging, selecting
@@ -12,6 +13,7 @@ from bench_lib.claims.derived import DERIVED
 from bench_lib.claims.measured import Arm, Compared, Measured
 from bench_lib.claims.values import CaseValues
 from bench_lib.claims.words import Claim, Contrast, Effect, Finding, Verdict
+from bench_lib.comparing import ahead
 from bench_lib.comparing.changes import CaseChange, Comparison
 from bench_lib.comparing.verdicts import Pairing
 from bench_lib.errors import UsageError
@@ -36,13 +38,15 @@ class _Selection:
     around: Finding  # everything but the verdict and the numbers
     unusable: str = ""  # why no verdict can be drawn from these sides, whatever the numbers
     unpaired: Mapping[str, Any] = field(default_factory=dict)  # value and interval where nothing is paired
+    arms: tuple[Arm, ...] = ()
+    pairing: str = Pairing.RUNS
 
 
 def findings(claim: Claim, measured: Measured) -> tuple[Finding, ...]:
     """Every finding that the results give of a claim; none where no side or no case is there."""
     selections = list(_selections(claim, measured))
     tests = sum(judging.counted(one.cases) for one in selections)
-    return tuple(_finding(claim, one, tests) for one in selections)
+    return tuple(_finding(claim, one, tests, measured.folder) for one in selections)
 
 
 def unmeasured(claim: Claim, measured: Measured) -> str:
@@ -65,7 +69,7 @@ def unmeasured(claim: Claim, measured: Measured) -> str:
     return ""
 
 
-def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
+def _finding(claim: Claim, one: _Selection, tests: int, results: Path) -> Finding:
     found = judging.judge(claim, one.cases, tests)
     if one.unusable:
         found = replace(
@@ -74,8 +78,12 @@ def _finding(claim: Claim, one: _Selection, tests: int) -> Finding:
             and_more=False,
             reason=one.unusable,
             next_step=_INTERLEAVE,
+            lacking=0,
             **one.unpaired,
         )
+    if found.lacking:
+        seconds = ahead.seconds_each(one.pairing, [arm.side for arm in one.arms], results)
+        found = replace(found, next_step=ahead.priced(found.next_step, found.lacking, seconds))
     around = {name: getattr(one.around, name) for name in _AROUND}
     return replace(found, **around)
 
@@ -130,7 +138,8 @@ def _of_comparison(
     for name, rows in sorted(groups.items()):
         cases = tuple(selecting.case_values(row) for row in rows)
         unpaired = _unpaired(claim, rows) if comparison.pairing == Pairing.UNPAIRED else {}
-        yield _Selection(cases, replace(around, group=name), _unusable(comparison), unpaired)
+        told = replace(around, group=name)
+        yield _Selection(cases, told, _unusable(comparison), unpaired, found.arms, comparison.pairing)
 
 
 def _unpaired(claim: Claim, rows: Sequence[CaseChange]) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def _of_values(claim: Claim, arm: Arm) -> Iterator[_Selection]:
     around = replace(around, baseline=arm.side.label, candidate=arm.side.label, stacks=_versions(arm))
     found = selecting.of_values(claim, arm.side.data, arm.replicates)
     for name, cases in sorted(found.items()):
-        yield _Selection(tuple(cases), replace(around, group=name))
+        yield _Selection(tuple(cases), replace(around, group=name), arms=(arm,))
 
 
 def _around(claim: Claim, arms: tuple[Arm, ...], comparison: Comparison) -> Finding:

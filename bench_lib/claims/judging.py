@@ -56,8 +56,8 @@ def _too_few(cases: Sequence[CaseValues], failed: Sequence[CaseValues]) -> Findi
         return Finding(Verdict.NOT_MEASURED, why, next_step=_MEND)
     most = max((len(case.logs) for case in cases), default=0)
     why = f"no selected case has {FEWEST} pairs (the most are {most})"
-    step = at_least(FEWEST - most, Pairing.ROUNDS)
-    return Finding(Verdict.INCONCLUSIVE, why, n=most, left_out=len(cases), next_step=step)
+    step, lacking = at_least(FEWEST - most, Pairing.ROUNDS), FEWEST - most
+    return Finding(Verdict.INCONCLUSIVE, why, n=most, left_out=len(cases), next_step=step, lacking=lacking)
 
 
 def _with_failed(finding: Finding, judging: Judging) -> Finding:
@@ -74,4 +74,5 @@ def _with_failed(finding: Finding, judging: Judging) -> Finding:
         and_more=False,
         reason=why,
         next_step=_MEND,
+        lacking=0,
     )

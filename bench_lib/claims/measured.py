@@ -103,6 +103,7 @@ class Measured:
         for name in campaigns:
             self._read(arms.results, name)
         self._compared = arms.compared
+        self.folder = arms.results.folder
         self.arms = [arm for name in campaigns for arm in arms.of(name, "arm")]
         self.stacks = [arm for name in campaigns for arm in arms.of(name, "stack")]
 

@@ -67,7 +67,7 @@ def _unless_thin(refuted: Finding, judging: Judging, bound: float) -> Finding:
     cases = f"{beyond} case{'s' * (beyond > 1)} with fewer than {FEWEST} pairs"
     why = f"{cases} {'were' if beyond > 1 else 'was'} seen beyond the bound"
     step = f"measure these cases at least {FEWEST} times"
-    return replace(refuted, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
+    return replace(refuted, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step, lacking=0)
 
 
 def _lower(effects: Effects, alpha: float) -> Floats:

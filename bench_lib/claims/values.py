@@ -88,8 +88,8 @@ def unsettled(finding: Finding, effects: Effects, why: str, bound: float) -> Fin
     lacking = max(needed - finding.n, 1)
     step = f"about {more(lacking, Pairing.ROUNDS)} should settle it"
     if lacking > MOST_MORE:
-        step = "more rounds will hardly settle it: the value lies at the bound"
-    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step)
+        lacking, step = 0, "more rounds will hardly settle it: the value lies at the bound"
+    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=why, next_step=step, lacking=lacking)
 
 
 def spread_over_cases(judging: Judging) -> tuple[str, ...]:

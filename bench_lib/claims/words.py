@@ -143,6 +143,7 @@ class Finding:
     cases: tuple[str, ...] = ()
     details: tuple[str, ...] = ()  # median, share of cases with a change, the winner's second estimate
     next_step: str = ""
+    lacking: int = 0  # more pairs that should settle it; 0: it is settled, or none would
     campaign: str = ""
     baseline: str = ""
     candidate: str = ""

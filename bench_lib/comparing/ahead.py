@@ -32,9 +32,9 @@ def told(found: Comparison, sides: Sequence[Side], results: Path) -> Comparison:
     plan, seconds = _plan(sides, results), seconds_each(found.pairing, sides, results)
     return replace(
         found,
-        canaries=tuple(_priced(row, seconds) for row in found.canaries),
-        cases=tuple(_priced(row, seconds) for row in found.cases),
-        quantities=tuple(_priced(row, seconds) for row in found.quantities),
+        canaries=_priced(found.canaries, seconds),
+        cases=_priced(found.cases, seconds),
+        quantities=_priced(found.quantities, seconds),
         next_step=_next(found, sides, plan, seconds),
     )
 
@@ -81,13 +81,16 @@ def _about(n: float, seconds: float | None, before: str = "about ") -> str:
     return "" if seconds is None else f"{before}{duration_text(n * seconds)}"
 
 
-def _priced(row: CaseChange, seconds: float | None) -> CaseChange:
-    if not row.lacking or seconds is None:
-        return row
-    takes = _about(row.lacking, seconds)
-    step = row.next_step
-    whole = f"{step[:-1]}; {takes})" if step.endswith(")") else f"{step} ({takes})"
-    return replace(row, next_step=whole)
+def priced(step: str, lacking: int, seconds: float | None) -> str:
+    """What to measure with what it takes, where one of those that are lacking takes so many seconds."""
+    if not lacking or seconds is None:
+        return step
+    takes = _about(lacking, seconds)
+    return f"{step[:-1]}; {takes})" if step.endswith(")") else f"{step} ({takes})"
+
+
+def _priced(rows: Sequence[CaseChange], seconds: float | None) -> tuple[CaseChange, ...]:
+    return tuple(replace(row, next_step=priced(row.next_step, row.lacking, seconds)) for row in rows)
 
 
 def _next(found: Comparison, sides: Sequence[Side], plan: Planned | None, seconds: float | None) -> str:
