@@ -107,8 +107,8 @@ def test_without_a_plan_or_a_record_there_is_no_price(tmp_path):
     assert re.fullmatch(r"about \d+ more rounds? should settle \d unclear cases?", found.next_step)
 
 
-def plain(folder, names=("before", "after"), stacks=("here", "here"), rounds=6):
-    known = {"interleaved": False, "null": False, "measured": CASES, "samples": 5, "rounds": rounds}
+def plain(folder, names=("before", "after"), stacks=("here", "here"), rounds=6, measured=CASES):
+    known = {"interleaved": False, "null": False, "measured": measured, "samples": 5, "rounds": rounds}
     for seed, (name, stack) in enumerate(zip(names, stacks, strict=True)):
         synthetic.write_campaign(
             folder, name, {stack: 1.0}, seed=seed, policy="quick", noise=Noise(process_sd=0.02), **known
@@ -132,6 +132,11 @@ def test_more_runs_do_not_mend_what_was_not_interleaved(tmp_path):
         f"about {more} should settle its size, not its cause: measure both in interleaved rounds to tell the "
         f"stack from the session (about {duration_text(120 * row.lacking)})"
     )
+
+
+def test_the_rounds_proposed_hold_canaries_where_the_runs_held_none(tmp_path):
+    found = plain(tmp_path, ("first", "second"), ("cu124", "here"), 3, synthetic.cases(1))
+    assert " --family canary --family launch " in found.next_step
 
 
 def test_one_environment_before_and_after_has_to_be_kept_to_be_interleaved(tmp_path):

@@ -16,7 +16,7 @@ from bench_lib.journaling import planned
 from bench_lib.journaling.held import IMPORTED
 from bench_lib.journaling.planned import Planned
 from bench_lib.layout import CampaignFolder
-from bench_lib.model import NULL_SUFFIX
+from bench_lib.model import CANARY, NULL_SUFFIX
 from bench_lib.units import duration_text
 
 _ROUNDS = 10  # of a campaign that is proposed
@@ -147,7 +147,8 @@ def _interleave(found: Comparison, sides: Sequence[Side]) -> str:
         return ""  # another tool's results, which this suite does not measure again
     (old, new) = (str(of["stack"].iloc[-1]) for of in runs)
     names = [_OLDER if old == new else old, new]
-    families = sorted(set.intersection(*(set(side.data.cases["family"].unique()) for side in sides)))
+    shared = set.intersection(*(set(side.data.cases["family"].unique()) for side in sides))
+    families = sorted(shared | {CANARY})  # without canaries nothing tells a disturbed machine from a stack
     words = ["cuda-gains", "run", *(word for name in names for word in ("--stack", name))]
     words += ["--rounds", str(_ROUNDS), *(word for name in families for word in ("--family", name))]
     words += ["--quick"] if all((of["policy"] == "quick").all() for of in runs) else []
