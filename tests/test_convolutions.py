@@ -5,7 +5,7 @@ import pytest
 from bench_lib.convolution.convolutions import Convolution, checksum
 from bench_lib.convolution.precision import Precision
 from bench_lib.convolution.shapes import CONV3D, DIRECTIONS, LAYOUTS, SHAPES, Shape, shape, tolerance
-from bench_lib.errors import UsageError, WrongResult
+from bench_lib.errors import Unavailable, UsageError, WrongResult
 
 torch = pytest.importorskip("torch")
 
@@ -79,6 +79,13 @@ def test_all_tensors_have_the_layout_that_was_asked_for(name, layout):
     form = last if layout == "channels_last" else torch.contiguous_format
     for tensor in (convolution.input, convolution.weight, convolution.run()[0]):
         assert tensor.is_contiguous(memory_format=form)
+
+
+def test_a_layout_that_a_cpu_does_not_keep_in_bf16_is_no_wrong_result():
+    convolution = made(CONV3D, "bf16", "channels_last")
+    right = convolution.run
+    with pytest.raises(Unavailable, match=r"on this CPU that keep torch\.channels_last_3d in bf16$"):
+        convolution.check(lambda: tuple(result.contiguous() for result in right()))
 
 
 def test_another_layout_is_a_wrong_result():

@@ -13,7 +13,7 @@ from typing import Any
 from bench_lib.convolution.precision import Precision, autocast
 from bench_lib.convolution.shapes import DRAWN, Shape, shape, tolerance
 from bench_lib.convolution.tuning import without_cudnn
-from bench_lib.errors import WrongResult
+from bench_lib.errors import Unavailable, WrongResult
 
 Tensor = Any
 _CHUNK = 1 << 22
@@ -97,8 +97,8 @@ class Convolution:
     def check(self, run: Callable[[], tuple[Tensor, ...]] | None = None) -> tuple[float, str]:
         """Run once and compare: the largest error (see `shapes.tolerance`) and a checksum.
 
-        Raises WrongResult for numbers outside their tolerance or another memory format. `run` is
-        for planting a fault.
+        Raises WrongResult for numbers outside their tolerance or another memory format, Unavailable where
+        a CPU has no kernels that keep that format. `run` is for planting a fault.
         """
         results = (run or self.run)()
         self._check_formats(results[0])
@@ -116,11 +116,16 @@ class Convolution:
 
     def _check_formats(self, output: Tensor) -> None:
         for what, tensor in [("input", self.input), ("weight", self.weight), ("output", output)]:
-            if not tensor.is_contiguous(memory_format=self._format):
-                raise WrongResult(
-                    f"the {what} has strides {tuple(tensor.stride())}, which is not {self._format}; "
-                    "this torch does not keep the layout that was asked for"
+            if tensor.is_contiguous(memory_format=self._format):
+                continue
+            if self._device == "cpu" and self.precision.half:  # what CPUs without AVX-512 have is plain loops
+                raise Unavailable(
+                    f"torch has no kernels on this CPU that keep {self._format} in {self.precision}"
                 )
+            raise WrongResult(
+                f"the {what} has strides {tuple(tensor.stride())}, which is not {self._format}; "
+                "this torch does not keep the layout that was asked for"
+            )
 
 
 @cache
