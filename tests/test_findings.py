@@ -1,6 +1,7 @@
 """What README.md and docs/findings.md say was found is what the shipped campaigns say."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 from bench_lib.claims import judged, pages
 from bench_lib.cli import app
 from bench_lib.comparing import compare, implementations, sides
-from bench_lib.comparing.changes import Change
+from bench_lib.comparing.changes import MOVED, Change
 from bench_lib.drawing.family_data import medians, of_family
 from bench_lib.pages import page, report
 from bench_lib.pages.report import Subject
@@ -236,6 +237,18 @@ def test_why_the_convolution_of_fp32_is_slower(pytorch):
             assert "kernel regression: slower with benchmark off and on" in row.reason
 
 
+def test_what_gained_and_what_lost_by_precision(pytorch):
+    """Half precision gained in single convolutions alone; of fp32 three lost and one gained."""
+    moved = [
+        (row.op, row.params.get("precision", ""), row.change) for row in pytorch.cases if row.change in MOVED
+    ]
+    half = [one for one in moved if one[1].startswith(("fp16", "bf16"))]
+    assert {(op in ("conv", "conv_by_path"), change) for op, _, change in half} == {(True, Change.FASTER)}
+    single = Counter(change for op, precision, change in moved if (op, precision) == ("conv", "fp32"))
+    assert single == {Change.SLOWER: 3, Change.FASTER: 1}
+    assert [one for one in moved if one[0] == "train_step"] == [("train_step", "fp32", Change.SLOWER)]
+
+
 def test_what_differs_between_the_builds_of_pytorch(pytorch):
     assert pytorch.attribution.startswith("confounded: ")
     changed = {one.component for one in pytorch.differences if one.axis == "stack"}
@@ -364,6 +377,10 @@ def test_tuning_gains_and_loses(convolutions):
     assert worst.params["precision"] == "fp16"
     assert f"{speed_up_text(best)} times on one fp32" in README
     assert f"lost on an fp16 one:\n{speed_up_text(worst)}" in README
+    changes = Counter(row.change for row in steady)
+    assert f"of {len(steady)} convolutions with runs enough" in SHORT
+    told = (changes[one] for one in (Change.FASTER, Change.SLOWER, Change.SAME, Change.UNCLEAR))
+    assert "{} gained, {} lost, {} took the same time and {} are unclear".format(*told) in SHORT
 
 
 def test_what_tuning_costs(convolutions):

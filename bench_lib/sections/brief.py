@@ -19,9 +19,7 @@ def sentences(cases: Sequence[CaseChange]) -> list[str]:
     if not faster and not slower:
         return [_none_moved(compared)] if compared else []
     cures = [told for row in _furthest_of_each(slower) if (told := cure(row, cases))]
-    gains, losses = (
-        _moved(*each, len(compared), cases) for each in zip(MOVED, (faster, slower), strict=True)
-    )
+    gains, losses = (_moved(*each, len(compared)) for each in zip(MOVED, (faster, slower), strict=True))
     unclear = sum(row.change is Change.UNCLEAR for row in compared)
     open_ = f"; {unclear} of {len(compared)} {'is' if unclear == 1 else 'are'} unclear" if unclear else ""
     return [f"{gains}.", f"{losses}{open_}.", *cures[:1]]
@@ -36,13 +34,14 @@ def _none_moved(compared: Sequence[CaseChange]) -> str:
     return f"None of the {len(compared)} cases is shown to be faster or slower {_MARGIN}: {counts}."
 
 
-def _moved(change: Change, rows: Sequence[CaseChange], of: int, cases: Sequence[CaseChange]) -> str:
+def _moved(change: Change, rows: Sequence[CaseChange], of: int) -> str:
+    """How many moved so, and the furthest: with all its parameters, since a card stands beside others."""
     if not rows:
         return f"No case is shown to be {change} {_MARGIN}"
     named = _furthest_of_each(rows)
     kinds = ("of whole steps ", "of single calls ") if len(named) > 1 else ("",)
     told = (
-        f"{kind}up to {effect_text(row)}, in {case_text(row, cases)}, ratio {interval_text(row)}"
+        f"{kind}up to {effect_text(row)}, in {case_text(row)}, ratio {interval_text(row)}"
         for kind, row in zip(kinds, named, strict=True)
     )
     return f"{len(rows)} of {of} cases {'is' if len(rows) == 1 else 'are'} {change}: {'; '.join(told)}"
