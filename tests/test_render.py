@@ -80,7 +80,8 @@ def test_the_table_opens_with_what_differs_and_ends_with_the_counts():
     assert order == sorted(order)
     *_, counts, answer = lines
     assert counts == "3 cases: 1 faster, 1 slower, 0 same, 0 unclear, 1 not comparable; 2 left out"
-    assert answer.startswith("Should we upgrade? 1 of 2 cases got slower by more than its margin, ")
+    said = "Should we upgrade? 1 of 2 cases got faster, 1 slower by more than their margin, "
+    assert answer.startswith(said)
     assert shown(comparison(next_step="none: settled")).splitlines()[-1] == "next: none: settled"
 
 

@@ -1,4 +1,4 @@
-"""The sentence for who asks whether to upgrade: what was shown of the losses, and no more."""
+"""The sentence for who asks whether to upgrade: what was shown of gains and losses, and no more."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ LOST_TOO = loss("b", Change.SLOWER, 1.4)
 OPEN = loss("c", Change.UNCLEAR, 1.018)
 UNTRIED = loss("d")
 NO_CURE = loss("e", Change.SAME, baseline=150e-6)  # not slower than itself, but than what ran before
-FAST, UNCLEAR = row("f", Change.FASTER, 0.8), row("g", Change.UNCLEAR)
+FAST, UNCLEAR, SAME = row("f", Change.FASTER, 0.8), row("g", Change.UNCLEAR), row("h", Change.SAME)
 
 
 def told(*cases, **fields):
@@ -54,42 +54,72 @@ def told(*cases, **fields):
 @pytest.mark.parametrize(
     ("cases", "said"),
     [
-        ([FAST], "No case is shown to be slower by more than its margin."),
-        ([FAST, UNCLEAR], "No case is shown to be slower by more than its margin; 1 of 2 is unclear."),
-        ([UNCLEAR, UNCLEAR], "No case is shown to be slower by more than its margin; 2 of 2 are unclear."),
+        ([FAST], "1 of 1 case got faster, none is shown to be slower by more than its margin."),
+        (
+            [FAST, UNCLEAR],
+            "1 of 2 cases got faster, none is shown to be slower by more than its margin; 1 of 2 cases is "
+            "unclear.",
+        ),
+        ([SAME, SAME], "None of 2 cases is shown to be faster or slower by more than its margin."),
+        ([UNCLEAR], "That cannot be said yet: 1 of 1 case is unclear."),
+        ([UNCLEAR, UNCLEAR], "That cannot be said yet: 2 of 2 cases are unclear."),
+        (
+            [UNCLEAR, UNCLEAR, FAST],
+            "That cannot be said yet: 2 of 3 cases are unclear; 1 got faster, none is shown to be slower by "
+            "more than its margin.",
+        ),
+        (
+            [UNCLEAR, UNCLEAR, SAME],
+            "That cannot be said yet: 2 of 3 cases are unclear; none is shown to be faster or slower by more "
+            "than its margin.",
+        ),
+        (
+            [*UNTRIED, UNCLEAR, UNCLEAR],
+            "That cannot be said yet: 2 of 3 cases are unclear; none got faster, 1 slower by more than its "
+            "margin, and nothing that might mend it was measured.",
+        ),
         (
             [UNTRIED[0]],
-            "1 of 1 case got slower by more than its margin, and nothing that might mend it was measured.",
+            "None of 1 case got faster, 1 slower by more than its margin, and nothing that might mend it was "
+            "measured.",
         ),
         (
             [UNTRIED[0], UNTRIED[0]],
-            "2 of 2 cases got slower by more than their margin, and nothing that might mend them was "
-            "measured.",
+            "None of 2 cases got faster, 2 slower by more than their margin, and nothing that might mend "
+            "them was measured.",
         ),
-        (MENDED, f"1 of 2 cases got slower by more than its margin: {TRYING} mends it."),
-        (LOST_TOO, f"2 of 2 cases got slower by more than their margin: {TRYING} does not mend them."),
+        (MENDED, f"None of 2 cases got faster, 1 slower by more than its margin: {TRYING} mends it."),
+        (
+            LOST_TOO,
+            f"None of 2 cases got faster, 2 slower by more than their margin: {TRYING} does not mend them.",
+        ),
         (
             OPEN,
-            f"1 of 2 cases got slower by more than its margin; whether {TRYING} mends it is unclear.",
+            f"None of 2 cases got faster, 1 slower by more than its margin; whether {TRYING} mends it is "
+            "unclear.",
         ),
         (
             NO_CURE,
-            f"1 of 2 cases got slower by more than its margin; whether {TRYING} mends it is unclear.",
+            f"None of 2 cases got faster, 1 slower by more than its margin; whether {TRYING} mends it is "
+            "unclear.",
         ),
         (
             [*MENDED, *LOST_TOO, *UNTRIED],
-            f"4 of 5 cases got slower by more than their margin: {TRYING} mends 1, does not mend 2, and for "
-            "1 that is unclear (not tried there).",
+            f"None of 5 cases got faster, 4 slower by more than their margin: {TRYING} mends 1, does not "
+            "mend 2, and for 1 that is unclear (not tried there).",
         ),
         (
             [*MENDED, *OPEN, *UNTRIED, FAST],
-            f"3 of 6 cases got slower by more than their margin: {TRYING} mends 1, and for 2 that is unclear "
-            "(not tried in 1).",
+            f"1 of 6 cases got faster, 3 slower by more than their margin: {TRYING} mends 1, and for 2 that "
+            "is unclear (not tried in 1).",
         ),
-        ([*LOST_TOO[1:]], f"1 of 1 case got slower by more than its margin: {TRYING} does not mend it."),
+        (
+            [FAST, *LOST_TOO[1:]],
+            f"1 of 2 cases got faster, 1 slower by more than their margin: {TRYING} does not mend it.",
+        ),
     ],
 )
-def test_the_losses_are_counted_and_what_mends_them(cases, said):
+def test_gains_and_losses_are_counted_and_what_mends_them(cases, said):
     assert told(*cases) == said
 
 

@@ -1,6 +1,7 @@
-"""A comparison in, what it says to whoever asks whether to upgrade out: one sentence, of the losses.
+"""A comparison in, what it says to whoever asks whether to upgrade out: one sentence.
 
-It counts what was shown and recommends nothing: what a loss weighs is known where the work is.
+It counts what was shown, gains and losses, and recommends nothing: what a loss weighs is known where the work
+is. Where most cases are unclear it begins with that, for no loss shown is not yet no loss.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ class _Cure(Enum):
 
 
 def sentence(comparison: Comparison) -> str:
-    """How many cases got slower, and of how many of them that is mended; "" where no upgrade is compared.
+    """How many cases got faster and slower, and what mends the losses; "" where no upgrade is compared.
 
     None is in a contrast, nor where a stack is compared with itself.
     """
@@ -36,19 +37,35 @@ def sentence(comparison: Comparison) -> str:
         return "That cannot be told: the machine itself changed between the sides, its canaries moved."
     session = comparison.pairing == Pairing.UNPAIRED
     doubt = "; not interleaved, so the session may be the cause" if session else ""
+    return f"{_counts(compared, comparison.cases)}{doubt}."
+
+
+def _counts(compared: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
+    faster, unclear = (_number(compared, change) for change in (Change.FASTER, Change.UNCLEAR))
     slower = [row for row in compared if row.change is Change.SLOWER]
-    if not slower:
-        return f"{_none(compared)}{doubt}."
-    their = "their" if len(slower) > 1 else "its"
-    of = f"{len(slower)} of {len(compared)} case{'s' * (len(compared) > 1)}"
-    return f"{of} got slower by more than {their} margin{_mended(slower, comparison.cases)}{doubt}."
-
-
-def _none(compared: Sequence[CaseChange]) -> str:
-    unclear = sum(row.change is Change.UNCLEAR for row in compared)
-    told = "No case is shown to be slower by more than its margin"
+    of = f"of {len(compared)} case{'s' * (len(compared) > 1)}"
     are = f"{'is' if unclear == 1 else 'are'} unclear"
-    return f"{told}; {unclear} of {len(compared)} {are}" if unclear else told
+    if 2 * unclear > len(compared):
+        told = f"That cannot be said yet: {unclear} {of} {are}"
+        return f"{told}; {_moved(faster, slower, '', cases)}" if unclear < len(compared) else told
+    told = _moved(faster, slower, f" {of}", cases)
+    told = told[0].upper() + told[1:]
+    return f"{told}; {unclear} {of} {are}" if unclear and not slower else told
+
+
+def _number(rows: Sequence[CaseChange], change: Change) -> int:
+    return sum(row.change is change for row in rows)
+
+
+def _moved(faster: int, slower: Sequence[CaseChange], of: str, cases: Sequence[CaseChange]) -> str:
+    """The gains, then the losses and what mends them; `of` says of how many."""
+    if slower:
+        their = "their" if faster + len(slower) > 1 else "its"
+        losses = f"{len(slower)} slower by more than {their} margin{_mended(slower, cases)}"
+        return f"{faster or 'none'}{of} got faster, {losses}"
+    if faster:
+        return f"{faster}{of} got faster, none is shown to be slower by more than its margin"
+    return f"none{of} is shown to be faster or slower by more than its margin"
 
 
 def _mended(slower: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
