@@ -111,12 +111,17 @@ def test_cases_that_share_their_runs_are_no_more_often_doubted():
     assert np.mean([one.differing > 0.15 * 40 for one in found]) > 0.04  # clumps do occur
 
 
-def test_intervals_that_are_too_narrow_are_doubted():
-    found = calibrate.calibrate(null(noise(50)))
-    told = dataclasses.replace(found, swapped_share=0.09).doubts
-    assert told == (
-        "over all swaps 9.0 % of the cases differ, more than 8 %, so the intervals are too narrow here",
+def test_intervals_that_are_too_narrow_are_doubted_where_many_cases_show_it():
+    """Values that differ in sign alone: each case differs from itself in 1 of 8 swaps, 5 % are expected."""
+    signs = np.sign(noise(60, 4))
+    many, few = (calibrate.calibrate(null(0.005 * signs[:n])) for n in (60, 3))
+    assert many.swapped_share == few.swapped_share == 1 / 8
+    assert many.doubts[-1] == (
+        "over all swaps 12.5 % of the cases differ, more than 8 %, so the intervals are too narrow here"
     )
+    assert not [doubt for doubt in few.doubts if "narrow" in doubt]
+    scattered = dataclasses.replace(many, swapped_low=0.04)
+    assert not [doubt for doubt in scattered.doubts if "narrow" in doubt]
 
 
 def test_a_machine_that_supports_few_margins_is_too_noisy_for_a_verdict():
@@ -292,6 +297,7 @@ def test_a_comparison_quotes_it_in_one_line(results):
 
 def test_a_doubt_is_quoted_in_capitals():
     assert "DOUBT THE CHANGES BELOW: 200 of 200 cases" in calibrate.quoted(null(noise() + 0.05))
+    assert "DOUBT" not in calibrate.quoted(null(noise() + 0.05), moved=False)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from bench_lib.comparing import stats
 from bench_lib.comparing.changes import CaseChange, Change, Comparison
@@ -19,6 +20,7 @@ from bench_lib.errors import UsageError
 EFFECTS = (0.01, 0.02, 0.05)  # the effects that rounds are counted for
 SAFE = 2  # a margin is supported when it is at least this many A/A half-widths
 MOST_FALSE = 0.08  # share over all swaps above which the intervals themselves are doubted
+FEWEST_CASES = 20  # below which their share over all swaps says nothing of the intervals
 FEWEST_SUPPORTED = 0.5  # share of the cases whose margin is supported, below which a machine is too noisy
 _ROUNDING = 1e-12
 _PARTS = {2: ("first", "last"), 3: ("first", "middle", "last")}
@@ -74,6 +76,7 @@ class Calibration:
     cases: tuple[CaseNoise, ...]
     swaps: int  # relabellings of baseline and repeat that were tried, the data as they are among them
     swapped_share: float  # of cases differing, over all of them
+    swapped_low: float  # the lower end of its 95 % interval, over the cases
     as_far: float  # share of the relabellings under which the two lie as far apart as they do
     places: tuple[Place, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
@@ -125,7 +128,9 @@ class Calibration:
                 "repeat is not like the baseline: look at the order of the runs, at caches, and at what "
                 "ran beside them"
             )
-        if self.swapped_share > MOST_FALSE:
+        # The swaps of a case share its values: only so many cases, and their scatter, show an excess.
+        shown = len(self.cases) >= FEWEST_CASES and self.swapped_low > ALPHA
+        if shown and self.swapped_share > MOST_FALSE:
             found.append(
                 f"over all swaps {100 * self.swapped_share:.1f} % of the cases differ, more than "
                 f"{100 * MOST_FALSE:g} %, so the intervals are too narrow here"
@@ -162,20 +167,24 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
         cases=_noise(rows, Pairing(null.pairing)),
         swaps=swapped.shape[1],
         swapped_share=float(swapped.mean()),
+        swapped_low=_lower(swapped.mean(axis=1)),
         as_far=_as_far(log_ratios),
         places=() if runs is None else _places(log_ratios, floor, _parts(null, names, runs)),
         left_out=tuple((row.case_id, f"{row.n} pairs, {FEWEST} needed") for row in every if row not in rows),
     )
 
 
-def quoted(null: Comparison) -> str:
-    """The calibration in one line, for a comparison to quote; "" where there is none."""
+def quoted(null: Comparison, moved: bool = True) -> str:
+    """The calibration in one line, for a comparison to quote; "" where there is none.
+
+    `moved`: the comparison lists changes, which can be doubted.
+    """
     try:
         found = calibrate(null)
     except UsageError:
         return ""
     beyond = f"beyond the margin in {found.beyond or 'none'}"
-    doubt = f"; DOUBT THE CHANGES BELOW: {'; '.join(found.doubts)}" if found.doubts else ""
+    doubt = f"; DOUBT THE CHANGES BELOW: {'; '.join(found.doubts)}" if moved and found.doubts else ""
     return (
         f"A/A: {null.baseline} and its repeat differ in {found.differing} of {len(found.cases)} cases "
         f"({100 * ALPHA:g} % expected), {beyond}; {100 * found.swapped_share:.1f} % over all swaps of the "
@@ -197,6 +206,14 @@ def _as_far(log_ratios: Floats) -> float:
     """The share of swaps, the data as they are among them, under which the sides lie as far apart."""
     lean = stats.leaning(log_ratios)
     return float((lean >= lean[0] - _ROUNDING).mean())
+
+
+def _lower(shares: Floats) -> float:
+    """The lower end of the 95 % interval of their mean; 0 of one."""
+    if len(shares) < 2:
+        return 0.0
+    half = stdtrit(len(shares) - 1, 1 - ALPHA / 2) * shares.std(ddof=1) / math.sqrt(len(shares))
+    return float(shares.mean() - half)
 
 
 def _noise(rows: Sequence[CaseChange], pairing: Pairing) -> tuple[CaseNoise, ...]:

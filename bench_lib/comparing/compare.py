@@ -66,7 +66,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
             *_canary_notes(groups, measured),
             *_notes(a, b, pairing, turns),
             *other_margins(*measured),
-            *_against_itself(a, b, measured[0]),
+            *_against_itself(a, b, measured[0], groups.changed),
             *bits(a.data.cases, b.data.cases),
         ),
         machines_differ=differ,
@@ -113,7 +113,7 @@ def _without_neighbour(turns: Alternations | None) -> list[tuple[str, str]]:
     return [(f"run {run}", "its installation has no neighbour") for run in (turns.alone if turns else ())]
 
 
-def _against_itself(a: Side, b: Side, measured: Replicates) -> list[str]:
+def _against_itself(a: Side, b: Side, measured: Replicates, changed: bool) -> list[str]:
     """The baseline against its own repeat in one line, where the campaign holds that."""
     if a.repeat is None or set(a.repeat.runs["run_id"]) & set(b.data.runs["run_id"]):
         return []
@@ -122,7 +122,7 @@ def _against_itself(a: Side, b: Side, measured: Replicates) -> list[str]:
     groups = grouped(rows, Pairing.ROUNDS)
     canaries, moved, cases = groups.canaries, bool(groups.moved), groups.cases
     null = Comparison(a.label, again, a.campaign, True, Pairing.ROUNDS, (), "", canaries, moved, cases)
-    line = calibrate.quoted(null)
+    line = calibrate.quoted(null, changed)
     return [line] if line else []
 
 

@@ -56,7 +56,7 @@ def contrast(
         notes=(
             *_notes(side, a, b),
             *other_margins(a, b),
-            *_against_itself(side, found, parameter, (baseline, candidate)),
+            *_against_itself(side, found, parameter, (baseline, candidate), groups.changed),
         ),
         machines_differ=differ,
     )
@@ -85,12 +85,14 @@ def _known(found: Replicates, parameter: str) -> list[str]:
     return sorted({scalar_text(one[parameter]) for one in _params(found) if parameter in one})
 
 
-def _against_itself(side: Side, found: Replicates, parameter: str, values: tuple[str, str]) -> list[str]:
+def _against_itself(
+    side: Side, found: Replicates, parameter: str, values: tuple[str, str], changed: bool
+) -> list[str]:
     """The baseline's value against its second copy in one line, where the runs hold that."""
     null = values[0] + NULL_SUFFIX
     if null == values[1] or null not in _known(found, parameter):
         return []
-    line = calibrate.quoted(contrast(side, parameter, values[0], null, found))
+    line = calibrate.quoted(contrast(side, parameter, values[0], null, found), changed)
     return [line] if line else []
 
 

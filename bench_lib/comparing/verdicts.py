@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench_lib.comparing import stats
-from bench_lib.comparing.changes import CaseChange, Change
+from bench_lib.comparing.changes import MOVED, CaseChange, Change
 from bench_lib.comparing.matching import Row
 from bench_lib.comparing.replicates import SECONDS
 from bench_lib.comparing.stats import FEWEST, MOST_MORE, MOST_ROUNDS, Effects, Floats
@@ -42,7 +42,12 @@ class Groups:
     @property
     def moved(self) -> tuple[CaseChange, ...]:
         """The canaries that moved beyond their margin: the machine changed between the sides."""
-        return tuple(row for row in self.canaries if row.change in (Change.FASTER, Change.SLOWER))
+        return tuple(row for row in self.canaries if row.change in MOVED)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any of them changed beyond its margin."""
+        return any(row.change in MOVED for row in (*self.canaries, *self.cases, *self.quantities))
 
 
 def grouped(rows: Sequence[Row], pairing: Pairing) -> Groups:
