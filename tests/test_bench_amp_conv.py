@@ -33,6 +33,14 @@ def rows(runs: Runs, op: str) -> list[dict]:
     return [row for row in runs.table("cases") if row["op"] == op]
 
 
+def measured(cases: list[dict]) -> list[dict]:
+    """All but the one that a CPU without AVX-512 has no kernels for."""
+    skipped = [row for row in cases if row["status"] == "skipped"]
+    assert all("no kernels on this CPU" in row["reason"] and "3x3x3" in row["params"] for row in skipped)
+    assert len(skipped) <= 1
+    return [row for row in cases if row not in skipped]
+
+
 @pytest.mark.slow
 def test_the_whole_network_on_the_cpu(runs: Runs):
     done = runs.pytester.runpytest_subprocess("--device=cpu", "--full", "-k", "resnet50 and channels_last")
@@ -40,11 +48,11 @@ def test_the_whole_network_on_the_cpu(runs: Runs):
 
 
 def test_the_family_on_the_cpu(runs: Runs):
-    done = runs.pytest("--device=cpu", "--quick")
-    done.assert_outcomes(passed=16)
-    assert set(runs.statuses().values()) == {"ok"}
-    convolutions = rows(runs, "conv")
-    assert len(convolutions) == 12
+    runs.pytest("--device=cpu", "--quick")
+    assert len(runs.table("cases")) == 16
+    assert set(runs.statuses().values()) - {"skipped"} == {"ok"}
+    convolutions = measured(rows(runs, "conv"))
+    assert 11 <= len(convolutions) <= 12
     for row in convolutions:
         facts, quantities = dict(row["facts"]), dict(row["quantities"])
         assert '"batch":2' in row["params"]
@@ -68,7 +76,7 @@ def test_a_wrong_result_gets_no_timing(runs: Runs, monkeypatch):
     monkeypatch.setenv("FAULT", "wrong")
     done = runs.pytest("--device=cpu", "--quick", "-k", "bench_conv", "--benchmark-json=run.json")
     assert done.ret == 1
-    found = runs.table("cases")
+    found = measured(runs.table("cases"))
     assert {row["status"] for row in found} == {"wrong-result"}
     assert all("the output is off by" in row["reason"] for row in found)
     assert runs.table("samples") == []

@@ -55,7 +55,8 @@ def test_samples_are_the_same_in_parquet_and_json_bit_for_bit(runs: Runs):
     assert case["warnings"] == ["a doubt"]
     assert recorded["extra_info"]["flags"] == ["", "preempted", "", "", "", ""]
     assert recorded["extra_info"]["quantities"] == {"peak_nbytes": 4096.0, "max_abs_error": None}
-    (flagged,) = [row for row in runs.table("samples") if row["flags"]]
+    flags = [row for row in runs.table("samples") if row["flags"] and row["case_id"] == "made/recorded"]
+    (flagged,) = flags  # a busy machine may flag those of the others
     assert (flagged["case_id"], flagged["sample"], flagged["flags"]) == ("made/recorded", 1, "preempted")
     summed = cases["made/sum[n=2]"]
     assert (summed["flop"], summed["nbytes"], summed["calls"]) == (2.0, 16.0, 10)

@@ -31,6 +31,7 @@ _CANARIES_MOVED = (
     "down to the stack."
 )
 _SHORT = 3  # sentences
+_LONGEST = 60  # characters of a value in what differs
 _NO_DIFFERENCE = ("nothing ", "no ")  # how an attribution begins that is a sentence by itself
 _NOT_DONE = (Status.SKIPPED, Status.NOT_APPLICABLE)
 
@@ -239,10 +240,16 @@ def where(comparison: Comparison, data: Data) -> Inline:
 def what_differs(comparison: Comparison) -> Section | None:
     """What the two sides differ in, as loaded; None where nothing does, as inside a run."""
     rows = tuple(
-        (d.axis, Code(d.component), Code(d.baseline), Code(d.candidate)) for d in comparison.differences
+        (d.axis, Code(d.component), Code(_brief(d.baseline)), Code(_brief(d.candidate)))
+        for d in comparison.differences
     )
     table = Table(("axis", "component", "baseline", "candidate"), rows)
     return Section("What differs", (table,), Place.BESIDE) if rows else None
+
+
+def _brief(value: str) -> str:
+    """A value that a first screen has room for; a search path stands whole in the appendix."""
+    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}… (whole in the appendix)"
 
 
 def canaries(comparison: Comparison, shown: Callable[[float], str]) -> Section | None:
