@@ -69,6 +69,9 @@ def test_this_machine_as_a_table():
         "compute capability",
         "torch.version.cuda",
     ]
+    assert ("\n\nno NVIDIA GPU here and no driver of one; " in done.stdout) == (
+        not Path("/dev/nvidiactl").exists()
+    )
     shown = [re.search(rf"^{name} +(ok|warn|fail) ", done.stdout, re.MULTILINE) for name in NAMES]
     states = Counter(found[1] if found else "not applicable" for found in shown)
     last = done.stdout.splitlines()[-1]

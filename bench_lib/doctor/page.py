@@ -56,6 +56,9 @@ def document(s: Snapshot, answers: list[Answered], environ: Mapping[str, str] = 
 def show(answer: Mapping[str, Any], console: Console) -> None:
     """Print an answer for a person."""
     console.print(_facts(answer["facts"]))
+    for check in answer["checks"]:
+        if check["name"] == "gpu" and check["state"] == State.NOT_APPLICABLE:  # what a GPU's owner came for
+            console.print(Text(f"\n{check['found']}\n", style="bold yellow"), soft_wrap=True)
     table = Table("check", "state", Column("found", overflow="fold"), box=None, pad_edge=False)
     group = ""
     for check in answer["checks"]:
