@@ -65,8 +65,8 @@ def gpu(s: Snapshot) -> Finding:
     hidden = next((n for n in _HIDING if n in s.variables and s.variables[n] in _HIDES), "")
     if not s.nvidia:
         return absent(
-            f"{NO_GPU} and no driver of one; what exists on a CPU is measured, and a run names the families that "
-            "need a GPU"
+            f"{NO_GPU} and no driver of one; what exists on a CPU is measured, and a run names the families "
+            "that need a GPU"
         )
     if hidden:
         return fail(f"{hidden}={s.variables[hidden]} hides every GPU", "a GPU to measure", f"unset {hidden}")
