@@ -18,6 +18,8 @@ class Change(StrEnum):
 
 
 MOVED = (Change.FASTER, Change.SLOWER)
+NO_CANARY = "no canary was measured on both sides"  # how the note begins where none counts
+FLAGGED_CANARIES = "canaries were measured, but flagged"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ class Comparison:
     notes: tuple[str, ...] = ()
     machines_differ: tuple[MachineSpread, ...] = ()  # whole steps first, then the widest
     next_step: str = ""  # of the whole: what is left to measure, as a command where there is one
+
+    @property
+    def without_canary(self) -> str:
+        """The note that no canary counts, and why; "" where one does."""
+        return next((note for note in self.notes if note.startswith((NO_CANARY, FLAGGED_CANARIES))), "")
 
     def counts(self) -> dict[Change, int]:
         """Cases by change; canaries and quantities are not counted."""

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from bench_lib.comparing import calibrate, machines
-from bench_lib.comparing.changes import Change, Comparison
+from bench_lib.comparing.changes import FLAGGED_CANARIES, NO_CANARY, Change, Comparison
 from bench_lib.comparing.contrast import contrast as contrast
 from bench_lib.comparing.differences import attribution, differences, unknown, with_builds
 from bench_lib.comparing.implementations import bits, explained
@@ -21,6 +21,7 @@ ALTERNATE = (
     "two drivers cannot share a round: install them in turns, each three times (A B A B A B), and every "
     "installation becomes one value, neighbours a pair"
 )
+_NOTHING_SHOWS = "so nothing shows that the machine stayed the same"
 
 
 def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = None) -> Comparison:
@@ -135,19 +136,23 @@ def _canary_notes(groups: Groups, measured: tuple[Replicates, Replicates]) -> li
             "so do not put the changes below down to the stack"
         ]
     if all(row.change is Change.NOT_COMPARABLE for row in groups.canaries):
-        none = "no canary was measured on both sides, so nothing shows that the machine stayed the same"
-        return [none + _why_no_canary(measured)]
+        return [_flagged_canaries(measured) or f"{NO_CANARY}, {_NOTHING_SHOWS}"]
     return []
 
 
-def _why_no_canary(measured: tuple[Replicates, Replicates]) -> str:
-    """What to do where canaries were measured and their flagged samples kept them out; "" else."""
-    rejected = pd.concat([side.rejected for side in measured])
-    whys = set(rejected.loc[rejected["family"] == CANARY, "why"])
+def _flagged_canaries(measured: tuple[Replicates, Replicates]) -> str:
+    """That both sides measured canaries and flagged samples kept them out, and what to do; "" else."""
+    rejected = [side.rejected[side.rejected["family"] == CANARY] for side in measured]
+    flagged = [canaries["why"][canaries["why"].str.startswith(DOUBTED)] for canaries in rejected]
+    usable = [(side.values["family"] == CANARY).any() for side in measured]
+    if not all(some or len(whys) for some, whys in zip(usable, flagged, strict=True)):
+        return ""
+    whys = {why for of_side in flagged for why in of_side}
     for flag, remedy in REMEDIES.items():
         if f"{DOUBTED} {flag}" in whys:
-            return f": {DOUBTED} {flag}; {remedy} and measure again"
-    return ""
+            many = f"over 10 % of their samples are {flag}"
+            return f"{FLAGGED_CANARIES}: {many}, {_NOTHING_SHOWS}; {remedy} and measure again"
+    return f"{FLAGGED_CANARIES}, {_NOTHING_SHOWS}" if whys else ""
 
 
 def _nothing_shared(a: Side, b: Side) -> list[str]:

@@ -79,7 +79,7 @@ def short(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
     found = (
         _CANARIES_MOVED if comparison.canaries_moved else "",
         *(brief.sentences(comparison.cases) or [_counts(comparison)]),
-        *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes if note.startswith("no canary")),
+        _without_canary(comparison),
         machines.sentence(comparison),
         *more,
     )
@@ -176,9 +176,12 @@ def _attributed(comparison: Comparison) -> str:
         return f"{_still(seen)}. {differs}"
     if of_contrast:
         return f"Both sides were measured inside each run, so the machine is the same for both. {differs}"
-    return (
-        f"No canary was measured on both sides, so nothing shows that the machine stayed the same. {differs}"
-    )
+    return f"{_without_canary(comparison)} {differs}".strip()
+
+
+def _without_canary(comparison: Comparison) -> str:
+    note = comparison.without_canary
+    return f"{note[0].upper()}{note[1:]}." if note else ""
 
 
 def _still(seen: Sequence[Change]) -> str:
