@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from bench_lib.comparing.changes import Change
 from bench_lib.comparing.contrast import contrast
 from bench_lib.errors import UsageError
 from bench_lib.model import Case, Status
+from bench_lib.pages import asked
 
 RNG = np.random.default_rng(6)
 RUNTIMES = {"11.8": 1.0, "11.8#2": 1.0, "12.4": 1.03, "driver": 0.9}
@@ -149,8 +151,11 @@ def test_any_parameter_compared_as_text(tmp_path, parameter, values, texts):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("runtim", "11.8", "12.4"), "no parameter 'runtim'; there: runtime, burst, metric; did you mean"),
-        (("runtime", "11.8", "12.5"), "no value of runtime '12.5'; there: 12.4, 11.8"),
+        (
+            ("runtim", "11.8", "12.4"),
+            "no parameter 'runtim' in campaign 'demo'; there: runtime, burst, metric; did you mean",
+        ),
+        (("runtime", "11.8", "12.5"), "no value of runtime '12.5' in campaign 'demo'; there: 12.4, 11.8"),
         (("runtime", "11.8", "11.8"), "runtime=11.8 is on both sides; name two values"),
     ],
 )
@@ -158,6 +163,33 @@ def test_an_unknown_name_is_answered_with_what_exists(ladder, given, said):
     with pytest.raises(UsageError) as caught:
         read(ladder, *given)
     assert str(caught.value).startswith(said)
+
+
+def test_the_campaign_that_nobody_named_is_told(ladder, tmp_path):
+    """Which one was read, and where the parameter is; no name is near one that was not typed."""
+    shutil.copytree(ladder / "demo", tmp_path / "locale")
+
+    def said(contrast, *names):
+        with pytest.raises(UsageError) as caught:
+            asked.compared(names, None, tmp_path, contrast)
+        return str(caught.value)
+
+    other = "'local' is the default, give --campaign NAME for another; 'runtime' is in locale"
+    assert said("runtime=11.8:12.4") == (
+        f"no campaign 'local' under {tmp_path}, which is read where none is named; name one with --campaign "
+        "(there: locale); 'runtime' is in locale"
+    )
+    synthetic.write_campaign(tmp_path, "local", {"here": 1.0}, rounds=1, null=False)
+    assert said("runtime=11.8:12.4").startswith("no parameter 'runtime' in campaign 'local'; there: ")
+    assert said("runtime=11.8:12.4").endswith(other)
+    assert "default" not in said("runtime=11.8:12.5", "locale/here")
+    found, _ = asked.compared(["locale/here"], None, tmp_path, "runtime=11.8:12.4")
+    assert found.campaign == "locale"
+
+
+def test_a_side_with_its_campaign_needs_no_local_one(ladder):
+    found, _ = asked.compared(["demo/here"], None, ladder, "runtime=11.8:12.4")
+    assert found.campaign == "demo"
 
 
 def test_values_that_share_no_other_parameters(tmp_path):

@@ -272,7 +272,7 @@ def test_a_reading_command_fetches_what_it_names(tmp_path: Path, monkeypatch: py
         (["a", "b"], {"campaign": "c"}, {"c"}, {"a", "b"}),
         (["before/a", "b"], {"campaign": "c"}, {"before", "c"}, {"b"}),
         (["x/before.json", "after.json"], {}, set(), set()),
-        ([], {"contrast": "runtime=1:2"}, {"local"}, set()),
+        ([], {"contrast": "runtime=1:2"}, set(), {"local"}),
         (["a"], {"contrast": "runtime=1:2", "campaign": "c"}, {"c"}, {"a"}),
         (["a", "b", "d"], {"campaign": "c", "check": "apart"}, {"c", "apart"}, {"a", "b", "d"}),
     ],

@@ -30,7 +30,7 @@ def contrast(
     """
     found = values or replicates(side.data)
     labels = (f"{parameter}={baseline}", f"{parameter}={candidate}")
-    _check(found, parameter, (baseline, candidate))
+    _check(found, parameter, (baseline, candidate), f" in campaign {side.campaign!r}")
     a, b = (_at(found, parameter, value) for value in (baseline, candidate))
     matched = match(a, b, labels, "run_id", lambda pairs: _by_turns(pairs, side.data.measured.blocks))
     if not matched.rows:
@@ -62,15 +62,15 @@ def contrast(
     )
 
 
-def _check(found: Replicates, parameter: str, values: tuple[str, str]) -> None:
+def _check(found: Replicates, parameter: str, values: tuple[str, str], where: str) -> None:
     """Raise UsageError unless the parameter and both its values were measured."""
     params = _params(found)
     if not any(parameter in one for one in params):
-        raise unknown("parameter", parameter, sorted({name for one in params for name in one}))
+        raise unknown("parameter", parameter, sorted({name for one in params for name in one}), where)
     known = _known(found, parameter)
     for value in values:
         if value not in known:
-            raise unknown(f"value of {parameter}", value, known)
+            raise unknown(f"value of {parameter}", value, known, where)
     if values[0] == values[1]:
         raise UsageError(
             f"{parameter}={values[0]} is on both sides; name two values (there: {', '.join(known)})"

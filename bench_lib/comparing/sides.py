@@ -15,8 +15,9 @@ from bench_lib.errors import UsageError
 from bench_lib.errors import unknown as unknown
 from bench_lib.journaling import planned
 from bench_lib.journaling.planned import Planned
-from bench_lib.layout import CampaignFolder
+from bench_lib.layout import LOCAL, CampaignFolder
 from bench_lib.model import NULL_SUFFIX
+from bench_lib.units import names_text
 
 _NAMES_SHOWN = 12
 
@@ -119,11 +120,11 @@ class _Resolver:
             return self._the_stack()
         if text.endswith(".json") or Path(text).is_file():
             return _from_json(Path(text))
-        if self._campaign is not None and text in _arms(self._load(self._campaign)):
-            return self._arm(self._campaign, text, text)
         name, slash, arm = text.rpartition("/")
         if slash:
             return self._arm(name, arm, text)
+        if self._campaign is not None and text in _arms(self._load(self._campaign)):
+            return self._arm(self._campaign, text, text)
         if text in campaigns(self._results) or _begun(self._results, text):
             return self._arm(text, self._only_stack(text), text)
         raise self._not_found(text)
@@ -162,7 +163,13 @@ class _Resolver:
         if not CampaignFolder(self._results, name).exists():
             if begun := self._planned(name):
                 raise UsageError(_unfinished(name, begun))
-            raise unknown("campaign", name, campaigns(self._results), f" under {self._results}")
+            there = campaigns(self._results)
+            if name == LOCAL:  # which hardly anybody typed: none is near it
+                raise UsageError(
+                    f"no campaign {name!r} under {self._results}, which is read where none is named; name "
+                    f"one with --campaign (there: {names_text(there, _NAMES_SHOWN) or 'none'})"
+                )
+            raise unknown("campaign", name, there, f" under {self._results}")
         return _not_empty(name, self._opened.campaign(name))
 
     def _arm(self, campaign: str, arm: str, label: str) -> Side:

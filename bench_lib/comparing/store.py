@@ -108,6 +108,14 @@ def arms(results: Path, campaign: str) -> set[str]:
     return {arm for found in read if not isinstance(found, str) for arm in found["runs"]["arm"].to_pylist()}
 
 
+def params(results: Path, campaign: str) -> set[str]:
+    """The parameters of the cases of a campaign's finished runs, each as its JSON."""
+    files = CampaignFolder(results, campaign).parquet_files("cases")
+    read = (_read(partial(_parquet, "cases"), path) for path in files)
+    found = [tables["cases"]["params"].unique() for tables in read if not isinstance(tables, str)]
+    return {text for texts in found for text in texts.to_pylist() if text}
+
+
 def load_json(path: Path) -> Data:
     """The run in a `--benchmark-json` file of this suite.
 

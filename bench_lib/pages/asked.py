@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench_lib.comparing import ahead, calibrate, compare, sides
+from bench_lib.comparing import ahead, calibrate, compare, sides, store
 from bench_lib.comparing.bridge import Bridge, bridge
 from bench_lib.comparing.calibrate import Calibration
 from bench_lib.comparing.changes import Comparison
+from bench_lib.comparing.replicates import params_of
 from bench_lib.comparing.store import Data, Results, opened
 from bench_lib.errors import UsageError
 from bench_lib.layout import LOCAL
 from bench_lib.model import NULL_SUFFIX
 from bench_lib.places import reading
+from bench_lib.units import names_text
+
+_NAMES = 5
 
 
 def folder(
@@ -30,7 +34,8 @@ def folder(
     sides_named = {name for name in names if not name.endswith(".json")}
     certain = {name.rpartition("/")[0] for name in sides_named if "/" in name}
     perhaps = {name for name in sides_named if "/" not in name}
-    certain |= {name for name in (campaign or (LOCAL if contrast else None), check) if name}
+    certain |= {name for name in (campaign, check) if name}
+    perhaps |= {LOCAL} if contrast and not campaign else set()
     if not (campaign or contrast):
         certain, perhaps = certain | perhaps, set()
     return reading.folder(results, certain, perhaps)
@@ -48,10 +53,9 @@ def compared(
             raise UsageError(
                 f"--contrast compares inside one stack, but {len(names)} sides are named; name one or none"
             )
-        parameter, baseline, candidate = parse_contrast(contrast)
-        side = sides.whole_stack(names[0] if names else None, campaign or LOCAL, results)
-        found = compare.contrast(side, parameter, baseline, candidate)
-        return ahead.told(found, [side], opened(results).folder), side.data
+        results = opened(results)
+        side, found = _contrasted(names[0] if names else None, campaign, results, contrast)
+        return ahead.told(found, [side], results.folder), side.data
     if len(names) != 2:
         raise UsageError(
             f"compare needs two sides, {len(names)} given: name a baseline and a candidate "
@@ -60,6 +64,34 @@ def compared(
         )
     a, b = sides.pair(names[0], names[1], campaign, results)
     return ahead.told(compare.compare(a, b), [a, b], opened(results).folder), sides.joined(a, b)
+
+
+def _contrasted(
+    name: str | None, campaign: str | None, results: Results, contrast: str
+) -> tuple[sides.Side, Comparison]:
+    """The side and its contrast; where no campaign is named, an error tells which one was read."""
+    parameter, baseline, candidate = parse_contrast(contrast)
+    try:
+        side = sides.whole_stack(name, campaign or LOCAL, results)
+        return side, compare.contrast(side, parameter, baseline, candidate)
+    except UsageError as error:
+        known = sides.campaigns(results.folder)
+        if campaign or (name and ("/" in name or name.endswith(".json") or name in known)):
+            raise
+        raise UsageError(f"{error}{_not_named(parameter, results.folder)}") from None
+
+
+def _not_named(parameter: str, results: Path) -> str:
+    """That `local` was read by default, and which campaigns hold the parameter."""
+    there = sides.campaigns(results)
+    holding = [
+        name
+        for name in there
+        if name != LOCAL and any(parameter in params_of(text) for text in store.params(results, name))
+    ]
+    default = f"; {LOCAL!r} is the default, give --campaign NAME for another" if LOCAL in there else ""
+    found = f"; {parameter!r} is in {names_text(holding, _NAMES)}" if holding else ""
+    return default + found
 
 
 def bridged(
