@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bench_lib.units import count_text
+
 # Raised whenever a change of the code could move a number; cases of different versions are
 # never compared. The history of the reasons stands in CHANGELOG.md, "measurement changes".
 MEASURE_VERSION = 1
@@ -68,7 +70,7 @@ def nothing_measured(ends: Mapping[tuple[str, str], int]) -> str:
         reasons[why or str(status)] += n
     rarer = all(n < reasons[reason] for why, n in reasons.items() if why != reason)
     lead = "" if len(reasons) == 1 else ", most often" if rarer else ", among them"
-    return f"nothing was measured: {reasons.total()} cases, 0 measured{lead}: {reason}"
+    return f"nothing was measured: {count_text(reasons.total(), 'case')}, 0 measured{lead}: {reason}"
 
 
 def too_many_flagged(n_flagged: int, n_samples: int) -> bool:

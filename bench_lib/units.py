@@ -49,6 +49,11 @@ def ends_text(texts: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(texts))
 
 
+def count_text(n: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 def names_text(names: Sequence[str], most: int, between: str = ", ") -> str:
     """The first names, and how many more there are: `a, b, c and 5 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

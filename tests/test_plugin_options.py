@@ -159,6 +159,15 @@ def test_the_end_says_where_the_results_lie_what_skipped_means_and_how_to_read_o
     assert "bf16" in (runs.path / "local.html").read_text()
 
 
+def test_the_end_counts_what_failed_and_proposes_to_mend_that_first(runs: Runs):
+    failing = MIXED + "\ndef bench_wrong(bench):\n    raise ValueError('broken')\n"
+    runs.write(failing, "bench_mixed", head="")
+    done = runs.pytest("bench_mixed.py")
+    results, last = done.outlines[-2:]
+    assert results.startswith("results: results/local; 2 cases measured, 1 failed, 3 skipped, which is no ")
+    assert last == "next: mend what failed (1 failed), the reasons stand above; then this command again"
+
+
 def test_results_belong_to_the_project_also_from_a_folder_inside_it(runs: Runs):
     (runs.path / "docs").mkdir()
     os.chdir(runs.path / "docs")  # pytester goes back
@@ -408,7 +417,7 @@ def test_a_wrong_result_is_summed_up_by_its_first_words(runs: Runs):
     body = f"{check}def bench_a(bench):\n    bench(lambda: 1, timing='host', check=check)\n"
     runs.write(body, "bench_wrong", head='FAMILY = "wrong"\nMARGIN = 0.1\n')
     done = runs.pytest("--family=wrong")
-    done.stdout.fnmatch_lines(["nothing was measured: 1 cases, 0 measured: Not equal to tolerance 0.1"])
+    done.stdout.fnmatch_lines(["nothing was measured: 1 case, 0 measured: Not equal to tolerance 0.1"])
     done.stdout.fnmatch_lines(["FAILED bench_wrong.py::bench_a - Not equal to tolerance 0.1"])
 
 

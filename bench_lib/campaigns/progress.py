@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from bench_lib.model import Status, why_nothing
+from bench_lib.units import count_text
 
 
 def counted(count: int, ends: Mapping[tuple[str, str], int], doubted: str = "") -> str:
@@ -22,8 +23,8 @@ def counted(count: int, ends: Mapping[tuple[str, str], int], doubted: str = "") 
     measured = sum(n for (status, _), n in ends.items() if status == Status.OK)
     reason = f" ({why})" if (why := why_nothing(ends)) else ""
     if measured == count and not doubted:
-        return f"{count} cases"
-    return f"{count} cases, {measured} measured{f' ({doubted})' if doubted else reason}"
+        return count_text(count, "case")
+    return f"{count_text(count, 'case')}, {measured} measured{f' ({doubted})' if doubted else reason}"
 
 
 class Progress:
@@ -56,7 +57,7 @@ class Progress:
 
     def cases(self, count: int) -> None:
         """The arm has finished so many cases."""
-        text = f"{self._label}: {count} cases, {self._left()}"
+        text = f"{self._label}: {count_text(count, 'case')}, {self._left()}"
         self._bar.update(self._task, description=escape(text))
 
     def end(self, count: int, ends: Mapping[tuple[str, str], int], doubted: str = "") -> None:

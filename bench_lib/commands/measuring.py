@@ -153,9 +153,10 @@ def push(
     """Put what was measured here to its place elsewhere, where that failed; all campaigns by default."""
     from bench_lib.errors import UsageError
     from bench_lib.places import address, writing
+    from bench_lib.units import count_text
 
     where = address.parse(results)
     if not where.url:
         raise UsageError(f"{where.option} is a folder: what was measured is in it; name a place elsewhere")
     for name, count in writing.put_all(where, [*(campaigns or ()), *(also or ())]).items():
-        typer.echo(f"{name}: {count} files put to {where}")
+        typer.echo(f"{name}: {count_text(count, 'file')} put to {where}")

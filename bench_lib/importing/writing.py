@@ -16,6 +16,7 @@ from bench_lib.journaling.held import IMPORTED
 from bench_lib.journaling.journal import write_table
 from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
 from bench_lib.model import Case, Status
+from bench_lib.units import count_text
 
 _ID_LETTERS = 24
 Row = dict[str, Any]
@@ -34,8 +35,8 @@ class Imported:
     def sentence(self, path: Path, campaign: str, stack: str) -> str:
         """What was done, for a person."""
         bad = f", {self.bad} of them not ok" if self.bad else ""
-        runs = f"{self.runs} run{'s' * (self.runs > 1)}"
-        return f"{path}: {self.format}, {runs} with {self.cases} cases{bad} into {campaign}/{stack}"
+        held = f"{count_text(self.runs, 'run')} with {count_text(self.cases, 'case')}"
+        return f"{path}: {self.format}, {held}{bad} into {campaign}/{stack}"
 
 
 def import_file(path: Path, stack: str, campaign: str, results: Path) -> Imported:

@@ -7,6 +7,7 @@ import pytest
 
 from bench_lib.running import selection
 from bench_lib.running.target import CUDA
+from bench_lib.units import count_text
 
 if TYPE_CHECKING:
     from bench_lib.running.session import Run
@@ -23,7 +24,7 @@ def lines(run: "Run", cases: Sequence[pytest.Item]) -> Iterator[str]:
         yield f"cuda-gains: {said}"
     if not run.task.round and (said := held.other_code(run.options.folder, run.files)):
         yield f"cuda-gains: {said}"
-    what = f"stack {run.stack.name}, campaign {run.options.campaign}, {len(cases)} cases"
+    what = f"stack {run.stack.name}, campaign {run.options.campaign}, {count_text(len(cases), 'case')}"
     how = f"policy {policy.name} ({policy.samples} samples)"
     if target.device == CUDA:
         yield f"cuda-gains: device cuda ({target.detected.name}, {target.detected.uuid}), {what}, {how}"

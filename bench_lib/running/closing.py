@@ -1,6 +1,7 @@
 """The lines with which a session that measured ends: where its results lie, and what to type next."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from bench_lib import next_step, suite_files
 from bench_lib.layout import LOCAL
-from bench_lib.model import CANARY, FEWEST, Case, Scalar, Status
+from bench_lib.model import BAD, CANARY, FEWEST, Case, Scalar, Status
 from bench_lib.running.target import NO_GPU
 from bench_lib.stacking import families as suite_families
+from bench_lib.units import count_text
 
 if TYPE_CHECKING:
     from bench_lib.running.session import Run
@@ -28,10 +30,15 @@ def lines(run: "Run", cases: Mapping[str, Case]) -> Iterator[str]:
         return
     asked = run.options
     also = f" and {asked.json}" if asked.json is not None else ""
-    yield f"results: {run.where}{also}; {_cases(len(measured))} measured{_skipped(run)}"
+    bad = _bad(run)
+    failed = f", {bad}" if bad else ""
+    yield f"results: {run.where}{also}; {count_text(len(measured), 'case')} measured{failed}{_skipped(run)}"
     if page := next_step.read(run.stack.name, asked.campaign, str(asked.address), measured):
         yield f"read: {page}  # a page with charts; the times stand above"
-    yield _next(run, measured)
+    if bad:
+        yield f"next: mend what failed ({bad}), the reasons stand above; then this command again"
+    else:
+        yield _next(run, measured)
 
 
 def _skipped(run: "Run") -> str:
@@ -48,8 +55,10 @@ def _skipped(run: "Run") -> str:
     return f", {len(reasons)} skipped, which is no failure: {', '.join(one for one in told if one)}"
 
 
-def _cases(n: int) -> str:
-    return f"{n} case{'s' * (n != 1)}"
+def _bad(run: "Run") -> str:
+    """How many cases came to which bad end: `9 failed, 1 wrong-result`; "" where there is none."""
+    ends = Counter(status for status, _ in run.statuses.values() if status in BAD)
+    return ", ".join(f"{n} {status}" for status, n in ends.items())
 
 
 def _next(run: "Run", measured: Sequence[tuple[str, Mapping[str, Scalar]]]) -> str:
