@@ -99,6 +99,11 @@ def test_a_bound_is_said_as_people_do(tmp_path, value, effect, told):
     assert bound_text(claim) + tolerance_text(claim) == told
 
 
+def test_a_copy_of_the_published_claims_is_no_clash(tmp_path):
+    text = (ROOT / "benchmarks" / "claims.toml").read_text()
+    assert len(read(tmp_path, text).claims) > 100
+
+
 def test_values_are_globs_as_cases_write_them(tmp_path):
     cases = '[{ family = "f", op = "conv*", nbytes = [64, 1024], fast = true, share = 0.5 }]'
     text = ENTRY.replace('[{ family = "launch", metric = "submit" }]', cases)
@@ -123,6 +128,7 @@ WRONG = [
     (ENTRY.replace("value = 0.10\n", ""), "lacks 'value', a share such as 0.30 for 30 %"),
     (ENTRY.replace("0.10", '"ten"'), "has value = 'ten', expected a number"),
     (ENTRY.replace("0.10", "30"), "has 30 less, expected a share below 1: 0.30 is 30 %"),
+    (ENTRY.replace("mine", "amp-speedup-multiple"), "has the id of another claim in "),
     (ENTRY.replace("0.10", "nan"), "has value = nan, expected a number"),
     (ENTRY.replace("0.10", "inf"), "has value = inf, expected a number"),
     (ENTRY.replace("0.10", "9" * 400), "expected a number"),

@@ -1,6 +1,5 @@
 """All findings of a claim in, its one verdict out, and what it would take to say more."""
 
-import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
@@ -77,7 +76,8 @@ def takes(
     if absent:
         parts.append(f"the family {', '.join(absent)}, which is planned")
     elif claim.cases:
-        parts.append(f"at least {_ROUNDS} rounds: {_command(claim, entries, benchmarks)}")
+        command = "" if _without_stack(claim, entries) else f": {_command(claim, entries, benchmarks)}"
+        parts.append(f"at least {_ROUNDS} rounds{command}")
     return "; ".join([*parts, *([claim.note] if claim.note else [])])
 
 
@@ -93,29 +93,37 @@ def _command(claim: Claim, entries: Mapping[str, StackEntry], benchmarks: str) -
 
 
 def _stack(wanted: Mapping[str, str], entries: Mapping[str, StackEntry]) -> str:
-    """The smallest stack of the stacks file that promises what a side holds, else a name to add it under."""
-    asked = _of_stacks(wanted)
-    able = [entry for entry in entries.values() if stacks.promises(entry, asked)]
-    if not asked:
+    """The smallest stack of the stacks file that promises what a side holds."""
+    if not (asked := _of_stacks(wanted)):
         return stacks.HERE.name
-    if able:
-        return min(able, key=lambda entry: len(stacks.declared(entry))).name
-    return re.sub(r"[^\w.-]+", "-", "-".join(f"{name}-{version}" for name, version in asked.items()))
+    able = [entry for entry in entries.values() if stacks.promises(entry, asked)]
+    return min(able, key=lambda entry: len(stacks.declared(entry))).name
 
 
 def _lacking(claim: Claim, entries: Mapping[str, StackEntry]) -> str:
     """What has to be there before the command can run: stacks, and what no stack brings, such as a driver."""
-    wanted = [side for side in (claim.baseline, claim.candidate, claim.inside) if side]
-    parts = []
-    for side in wanted:
+    parts = [
+        f"a stack that holds {_told(asked)}: the stacks file has none, declare one there "
+        "as docs/stacks-and-campaigns.md says"
+        for asked in _without_stack(claim, entries)
+    ]
+    for side in _sides(claim):
         asked = _of_stacks(side)
-        if asked and not any(stacks.promises(entry, asked) for entry in entries.values()):
-            parts.append(f"a stack {_stack(side, entries)} in the stacks file that holds {_told(asked)}")
         if machine := {
             name: version for name, version in side.items() if name.removesuffix(".version") not in asked
         }:
             parts.append(f"a machine with {_told(machine)}")
     return "; ".join(dict.fromkeys(parts))
+
+
+def _without_stack(claim: Claim, entries: Mapping[str, StackEntry]) -> list[dict[str, str]]:
+    """What of the claim's sides no stack of the stacks file promises."""
+    asked = [held for side in _sides(claim) if (held := _of_stacks(side))]
+    return [held for held in asked if not any(stacks.promises(entry, held) for entry in entries.values())]
+
+
+def _sides(claim: Claim) -> list[Mapping[str, str]]:
+    return [side for side in (claim.baseline, claim.candidate, claim.inside) if side]
 
 
 def _of_stacks(wanted: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ docs/claims.md describes the format; a user's own claim is one entry of ten line
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,22 @@ def read(path: Path | None = None) -> Claims:
         raise UsageError(f"{found}: 'claim' is not a list of claims; begin each with [[claim]]")
     claims = tuple(_claim(found, number, table, sources) for number, table in enumerate(tables, 1))
     _unique(found, [claim.id for claim in claims])
+    if path:
+        _not_published(path, claims)
     return Claims(claims, top.texts("planned"))
+
+
+def _not_published(path: Path, claims: Sequence[Claim]) -> None:
+    """Raise where a file of one's own gives the id of a published claim to another one; a copy may stay."""
+    published = suite_files.find(FILE)
+    if published is None or published.samefile(path):
+        return
+    known = {claim.id: claim for claim in read().claims}
+    for claim in claims:
+        if claim != known.get(claim.id, claim):
+            raise UsageError(
+                f"{path}: claim {claim.id!r} has the id of another claim in {published}; give it its own"
+            )
 
 
 def _default_file() -> Path:

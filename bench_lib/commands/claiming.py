@@ -40,9 +40,9 @@ def claims(
 
     folder = reading.folder(results, campaign) if campaign else reading.whole(results)
     found = judged.verdicts(folder, campaign, claims_file, benchmarks or ())
-    pages.show(found, output)
     if not found.campaigns and (said := reading.missing(folder)):  # the claims themselves are an answer, too
         typer.echo(f"cuda-gains: {said}", err=True)
+    pages.show(found, output)
     if strict and (objection := pages.objection(found, claims_file is not None)):
         typer.echo(f"--strict: {objection}", err=True)
         raise typer.Exit(1)
