@@ -659,6 +659,7 @@ def test_quantities_are_rows_of_their_own(tmp_path):
 
 # --- what differs -----------------------------------------------------------------------------------
 
+TRITON = {"triton.version": "3.2"}
 BOTH = {"cudart.version": "11.8.89", "cudart.sha256": "a", "cudart.path": "/a", "torch.version": "2.6"}
 
 
@@ -679,6 +680,35 @@ BOTH = {"cudart.version": "11.8.89", "cudart.sha256": "a", "cudart.path": "/a", 
 def test_one_component_is_named_and_several_are_confounded(tmp_path, change, said):
     rounds(tmp_path, 3, old={"stack": BOTH}, new={"stack": BOTH | change})
     assert compared(tmp_path).attribution == said
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            True,
+            "nothing differs; families measured differ: compile_resnet50 on new only (what is loaded there "
+            "alone: triton)",
+        ),
+        (False, "no component of the stack differs; loaded on one side only: triton"),
+    ],
+)
+def test_what_another_family_loaded_is_no_difference_of_the_stacks(tmp_path, other, said):
+    """`other`: the side that loaded it measured a family which the other side did not."""
+    more = SyntheticCase(Case("compile_resnet50", "op", {}))
+    measured = [CASE, more] if other else [CASE]
+    rounds(tmp_path, 3, old={"stack": BOTH}, new={"stack": BOTH | TRITON, "measured": measured})
+    found = compared(tmp_path)
+    assert found.attribution == said
+    assert [one.component for one in found.differences if one.axis == "stack"] == ["triton"] * (not other)
+
+
+def test_a_run_of_the_same_families_tells_what_a_stack_lacks(tmp_path):
+    more = SyntheticCase(Case("compile_resnet50", "op", {}))
+    for number, measured in enumerate(([CASE], [CASE, more])):
+        one_run(tmp_path, "old", f"round-{number}", stack=BOTH)
+        one_run(tmp_path, "new", f"round-{number}", stack=BOTH | TRITON, measured=measured)
+    assert compared(tmp_path).attribution.endswith("; loaded on one side only: triton")
 
 
 def test_a_library_that_tells_no_version_is_named_by_the_beginning_of_its_hash(tmp_path):

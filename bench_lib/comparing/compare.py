@@ -8,6 +8,7 @@ from bench_lib.comparing.contrast import contrast as contrast
 from bench_lib.comparing.differences import attribution, differences, unknown, with_builds
 from bench_lib.comparing.implementations import bits, explained
 from bench_lib.comparing.installations import Alternations, alternations, by_installation, drivers_differ
+from bench_lib.comparing.loaded import without_other_families
 from bench_lib.comparing.matching import REMEDIES, Matched, match, other_margins
 from bench_lib.comparing.replicates import DOUBTED, Replicates, replicates
 from bench_lib.comparing.sides import Side
@@ -43,7 +44,8 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
     in_rounds = pairing is Pairing.ROUNDS
     matched = _matched(a, b, measured, pairing, turns)
     groups = grouped(matched.rows, pairing)
-    found = with_builds(differences(runs_a, runs_b), a.data.cases, b.data.cases)
+    differing, other_families = without_other_families(differences(runs_a, runs_b), a, b)
+    found = with_builds(differing, a.data.cases, b.data.cases)
     differ = machines.spreads(groups.cases, runs_a)
     return Comparison(
         baseline=a.label,
@@ -52,7 +54,7 @@ def compare(a: Side, b: Side, values: tuple[Replicates, Replicates] | None = Non
         interleaved=in_rounds,
         pairing=pairing,
         differences=found,
-        attribution=attribution(found, unknown(runs_a, runs_b)),
+        attribution="; ".join(filter(None, (attribution(found, unknown(runs_a, runs_b)), other_families))),
         canaries=groups.canaries,
         canaries_moved=bool(groups.moved),
         cases=explained(machines.told(groups.cases, differ), a.data.cases, b.data.cases),
