@@ -107,7 +107,8 @@ JOIN = [
 READING = [
     "comparing", "comparing.changes", "comparing.sampled", "comparing.store", "comparing.sides",
     "comparing.stats",
-    "comparing.differences", "comparing.loaded", "comparing.replicates", "comparing.pairing", "comparing.matching",
+    "comparing.differences", "comparing.loaded",
+    "comparing.replicates", "comparing.pairing", "comparing.matching",
     "comparing.verdicts",
     "comparing.kinds", "comparing.case_words", "comparing.machines",
     "comparing.calibrate", "thermal.warm", "observing.notes", "comparing.installations",
