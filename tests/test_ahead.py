@@ -14,6 +14,7 @@ from bench_lib.cli import app
 from bench_lib.comparing import ahead, compare, sides
 from bench_lib.comparing.changes import Change
 from bench_lib.comparing.store import opened
+from bench_lib.model import Case
 from bench_lib.pages import asked
 from bench_lib.units import duration_text
 
@@ -137,6 +138,25 @@ def test_more_runs_do_not_mend_what_was_not_interleaved(tmp_path):
 def test_the_rounds_proposed_hold_canaries_where_the_runs_held_none(tmp_path):
     found = plain(tmp_path, ("first", "second"), ("cu124", "here"), 3, synthetic.cases(1))
     assert " --family canary --family launch " in found.next_step
+
+
+def test_the_price_is_of_the_families_that_are_asked_for(tmp_path):
+    """A run of 60 s on each side, in 45 s of which one side measured a family that the other did not."""
+    other = [dataclasses.replace(one, case=Case("ladder", "op", {"i": i})) for i, one in enumerate(CASES)]
+    known = {"interleaved": False, "null": False, "samples": 5, "rounds": 6}
+    synthetic.write_campaign(tmp_path, "first", {"here": 1.0}, measured=CASES, **known)
+    synthetic.write_campaign(tmp_path, "second", {"here": 1.0}, measured=[*CASES, *other], **known)
+    pair = sides.several(["first", "second"], None, tmp_path)
+    for side in pair:
+        runs, cases = side.data.runs, side.data.cases
+        runs["ended_at"] = runs["started_at"] + pd.Timedelta(60, "s")
+        began = cases["run_id"].map(runs.set_index("run_id")["started_at"])
+        late = (cases["family"] == "ladder").map({True: 5, False: 50})  # it is measured from 5 s to 50 s
+        cases["started_at"] = began + pd.to_timedelta(late, "s")
+    found = ahead.told(compare.compare(*pair), pair, opened(tmp_path).folder)
+    assert " --family ladder" not in found.next_step
+    takes = duration_text(10 * (2 * 60 + 15))  # the newer environment is the one that measured more
+    assert f"rounds of both do, about {takes};" in found.next_step
 
 
 def test_one_environment_before_and_after_has_to_be_kept_to_be_interleaved(tmp_path):

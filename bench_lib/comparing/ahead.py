@@ -47,16 +47,31 @@ def seconds_each(pairing: str, sides: Sequence[Side], results: Path) -> float | 
     plan = _plan(sides, results)
     if plan is not None and plan.round_seconds is not None and pairing in (Pairing.ROUNDS, Pairing.RUNS):
         return plan.round_seconds / (_runs_a_round(plan, sides[0]) if pairing == Pairing.RUNS else 1)
-    each = [_run_seconds(side) for side in sides] if pairing in (Pairing.RUNS, Pairing.UNPAIRED) else [None]
+    families = _families(sides)
+    runs = pairing in (Pairing.RUNS, Pairing.UNPAIRED)
+    each = [_run_seconds(side, families) for side in sides] if runs else [None]
     known = [seconds for seconds in each if seconds is not None]
     return sum(known) if len(known) == len(each) else None
 
 
-def _run_seconds(side: Side) -> float | None:
-    """What a run of a side took, the median; None where none says when it ended."""
-    runs = side.data.runs
-    took = (runs["ended_at"] - runs["started_at"]).dt.total_seconds().dropna()
-    return float(took.median()) if len(took) else None
+def _families(sides: Sequence[Side]) -> set[str]:
+    """What all sides measured, and the canaries: without them nothing tells a machine from a stack."""
+    return {CANARY, *set.intersection(*(set(side.data.cases["family"]) for side in sides))}
+
+
+def _run_seconds(side: Side, families: set[str]) -> float | None:
+    """What a run of these families takes: the median of what past runs took, without their other families.
+
+    None where none says when it ended.
+    """
+    runs, cases = side.data.runs, side.data.cases.sort_values(["run_id", "started_at"])
+    # A case lasts until the next one of its run begins, the last as long as it says.
+    lasted = -cases.groupby("run_id")["started_at"].diff(-1).dt.total_seconds()
+    lasted = lasted.fillna(cases["wall_seconds"]).fillna(0.0)
+    others = lasted[~cases["family"].isin(families)].groupby(cases["run_id"]).sum()
+    took = (runs["ended_at"] - runs["started_at"]).dt.total_seconds()
+    took = (took - runs["run_id"].map(others).fillna(0.0)).dropna()
+    return max(float(took.median()), 0.0) if len(took) else None
 
 
 def _runs_a_round(plan: Planned, side: Side) -> int:
@@ -147,13 +162,12 @@ def _interleave(found: Comparison, sides: Sequence[Side]) -> str:
         return ""  # another tool's results, which this suite does not measure again
     (old, new) = (str(of["stack"].iloc[-1]) for of in runs)
     names = [_OLDER if old == new else old, new]
-    shared = set.intersection(*(set(side.data.cases["family"].unique()) for side in sides))
-    families = sorted(shared | {CANARY})  # without canaries nothing tells a disturbed machine from a stack
+    families = _families(sides)
     words = ["cuda-gains", "run", *(word for name in names for word in ("--stack", name))]
-    words += ["--rounds", str(_ROUNDS), *(word for name in families for word in ("--family", name))]
+    words += ["--rounds", str(_ROUNDS), *(word for name in sorted(families) for word in ("--family", name))]
     words += ["--quick"] if all((of["policy"] == "quick").all() for of in runs) else []
     words += ["--campaign", "-vs-".join(names)]
-    each = [_run_seconds(side) for side in sides]
+    each = [_run_seconds(side, families) for side in sides]
     takes = "" if None in each else _about(_ROUNDS, 2 * (each[0] or 0) + (each[1] or 0), ", about ")
     least = FEWEST - max((row.n for row in found.cases), default=0)
     without = f"; a verdict without them needs {more(least, Pairing.UNPAIRED)}" if least > 0 else ""
