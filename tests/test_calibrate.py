@@ -338,6 +338,26 @@ def test_wrong_use_says_what_there_is(results, arguments, said):
         asked.calibrated(stack, campaign, results, contrast)
 
 
+@pytest.mark.parametrize("flag", ["", "preempted"])
+def test_too_few_pairs_say_how_many_there_are_what_was_left_out_and_what_to_do(tmp_path, flag):
+    case, rounds = synthetic.SyntheticCase(Case("f", "op")), 2 if not flag else 3
+    for number in range(rounds):
+        for arm in ("here", "here#2"):
+            bad = flag and number and arm == "here"
+            info = synthetic.run_info("c", arm, stack="here", round=f"r{number}")
+            row = synthetic.measurement(case, [1e-3] * 10, flags=[flag] * 10 if bad else ())
+            synthetic.write_run(tmp_path, info, synthetic.identity(synthetic.Machine()), [row])
+    with pytest.raises(UsageError) as caught:
+        asked.calibrated(None, "c", tmp_path, None)
+    flagged = (
+        "(the most are 1); runs of 1 case are left out, over 10 % of their samples are flagged; end the load "
+        "that takes the cores away (other programs, too few cores), then measure at least 2 more rounds "
+        "(cuda-gains run: raise --rounds by 2)"
+    )
+    plain = "(the most are 2); measure at least 1 more round (cuda-gains run: raise --rounds by 1)"
+    assert str(caught.value) == f"no case has 3 pairs of 'here' and 'here#2' {flagged if flag else plain}"
+
+
 @pytest.mark.parametrize("form", ["table", "json", "md"])
 def test_the_command_prints_it(results, form):
     arguments = ["calibrate", "--campaign", "planted", "--results", str(results), "--format", form]

@@ -13,9 +13,12 @@ from scipy.special import stdtrit
 
 from bench_lib.comparing import stats
 from bench_lib.comparing.changes import CaseChange, Change, Comparison
+from bench_lib.comparing.matching import REMEDIES
+from bench_lib.comparing.replicates import DOUBTED
 from bench_lib.comparing.stats import ALPHA, FEWEST, Floats
-from bench_lib.comparing.verdicts import Pairing
+from bench_lib.comparing.verdicts import Pairing, at_least
 from bench_lib.errors import UsageError
+from bench_lib.units import count_text
 
 EFFECTS = (0.01, 0.02, 0.05)  # the effects that rounds are counted for
 SAFE = 2  # a margin is supported when it is at least this many A/A half-widths
@@ -152,9 +155,7 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
     every = (*null.canaries, *null.cases)
     rows = [row for row in every if row.n >= FEWEST and row.ratio]
     if not rows:
-        raise UsageError(
-            f"no case has {FEWEST} pairs of {null.baseline!r} and {null.candidate!r}; measure more rounds"
-        )
+        raise UsageError(_too_few(null, max((row.n for row in every), default=0)))
     log_ratios, names = aligned(rows)
     floor = np.array([row.floor for row in rows])
     swapped = stats.swapped(log_ratios, floor)
@@ -171,6 +172,22 @@ def calibrate(null: Comparison, runs: pd.DataFrame | None = None) -> Calibration
         as_far=_as_far(log_ratios),
         places=() if runs is None else _places(log_ratios, floor, _parts(null, names, runs)),
         left_out=tuple((row.case_id, f"{row.n} pairs, {FEWEST} needed") for row in every if row not in rows),
+    )
+
+
+def _too_few(null: Comparison, most: int) -> str:
+    """That no case has pairs enough, the `most` that one has, what kept others out, and what to do."""
+    doubted = [(case, why) for case, why in null.left_out if DOUBTED in why]
+    cases = count_text(len({case for case, _ in doubted}), "case")
+    left_out = f"; runs of {cases} are left out, {DOUBTED.replace('its', 'their')}" if doubted else ""
+    remedies = [
+        remedy for flag, remedy in REMEDIES.items() if any(f"{DOUBTED} {flag}" in w for _, w in doubted)
+    ]
+    mend = f"{' and '.join(remedies)}, then " if remedies else ""
+    step = at_least(max(FEWEST - most, 1), Pairing(null.pairing))
+    return (
+        f"no case has {FEWEST} pairs of {null.baseline!r} and {null.candidate!r} (the most are {most})"
+        f"{left_out}; {mend}{step}"
     )
 
 
