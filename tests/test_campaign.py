@@ -386,7 +386,7 @@ def test_the_last_case_may_crash(kit: Kit) -> None:
     assert len(kit.rounds()) == 1
 
 
-@pytest.mark.parametrize(("code", "expected"), [(4, 4), (5, 2)])
+@pytest.mark.parametrize(("code", "expected"), [(2, 2), (4, 4), (5, 2)])
 def test_a_refusal_stops_the_campaign_with_its_sentence(kit: Kit, code: int, expected: int) -> None:
     assert kit.run_one() == 0
     kit.fault(before=code)

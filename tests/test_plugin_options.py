@@ -306,6 +306,22 @@ def test_a_wrong_benchmark_file_is_refused_by_name(runs: Runs, sentence):
     done.stderr.fnmatch_lines([f"ERROR: *{sentence}"])
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_mistyped_mark_is_answered_with_the_nearest(runs: Runs, strict):
+    if not strict:
+        ini = runs.path / "pytest.ini"
+        ini.write_text(ini.read_text().replace("--strict-markers ", "").replace("filterwarnings = error", ""))
+    runs.write("@pytest.mark.coer\ndef bench_marked(bench): pass\n", "bench_marked")
+    done = runs.pytest()
+    said = "bench_marked.py*: there is no mark 'coer'; did you mean 'core'?*"
+    if strict:
+        done.stdout.fnmatch_lines([said])
+    else:
+        done.stderr.fnmatch_lines([f"ERROR: {said}"])
+    assert done.ret == (2 if strict else 4)
+    assert not (runs.path / "results").exists()  # no run of 0 cases, which a campaign would take for a death
+
+
 def test_a_wrong_budget_is_refused(runs: Runs):
     runs.write('@pytest.mark.budget("long")\ndef bench_budget(bench): pass\n', "bench_budget")
     done = runs.pytest("-k", "budget")

@@ -51,6 +51,7 @@ _NOTHING = "these rounds hold no times: mend that, and measure into another --ca
 
 # Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
 _ENDED = (0, 1)  # all cases ran; some failed
+_NOT_COLLECTED = 2  # where no case was begun: collecting failed, and fails again
 _REFUSED = 4
 _NOTHING_SELECTED = 5
 _DIED = -1  # not pytest's: the process never came to its end
@@ -213,6 +214,8 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
             raise Refused(f"measuring was refused:\n{watch.last_lines(process.log)}")
         if process.exit_code == _NOTHING_SELECTED and not done:
             raise UsageError(f"no case is selected for {arm}:\n{watch.last_lines(process.log)}")
+        if process.exit_code == _NOT_COLLECTED and not process.cases:
+            raise UsageError(f"the cases of {arm} were not collected:\n{watch.last_lines(process.log)}")
         if process.exit_code in (*_ENDED, _NOTHING_SELECTED):
             break
         deaths = 0 if new else deaths + 1

@@ -1,5 +1,7 @@
 """Which of the items that pytest collected are measured, and in which order."""
 
+import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from bench_lib.running import ending, selection
 from bench_lib.running.options import Options, Task
 
 NAME = "cuda-gains"  # of the plugin, and of what a worker of pytest-xdist says
+_STRANGE_MARK = re.compile(r"'(\w+)' not found in `markers` configuration option")  # pytest's own words
 WITH_XDIST = (
     "benchmarks are selected together with -n: processes side by side disturb each other's times; "
     "run pytest without -n"
@@ -25,6 +28,17 @@ class Choice:
         self.lost = ""  # which families nothing is left of, and why
         self.files: dict[str, set[Path]] = {}  # of each family, also those that nothing is measured of
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Under --strict-markers a mistyped mark ends the file: which one was meant is said with it."""
+        report = yield
+        strange = _STRANGE_MARK.search(str(report.longrepr)) if report.failed else None
+        if strange and (said := selection.mistyped_mark(strange[1])):
+            report.longrepr = f"{collector.nodeid}: {said}"
+        return report
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out what the options do not ask for, and put the rest in order."""
@@ -39,6 +53,7 @@ class Choice:
             task, asked = Task.of_environment(), self._options
             if asked.quick and asked.full:
                 raise UsageError("--quick and --full exclude each other; give one of them")
+            selection.check_marks(filter(selection.is_case, items), config.getini("markers"))
             self.files = selection.files(items)
             kept = selection.select(
                 items, asked.families, asked.quick, asked.full, soak=bool(asked.soak_minutes)

@@ -70,7 +70,9 @@ class Hooks:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Begin the run before the first case, if there is one."""
-        cases = [item for item in session.items if selection.is_case(item)]
+        broken = session.testsfailed and not self.config.getoption("continue_on_collection_errors")
+        items = [] if broken else session.items  # pytest ends here where a file could not be collected
+        cases = [item for item in items if selection.is_case(item)]
         looking = self.config.getoption("collectonly") or self.config.getoption("setuponly", False)
         if looking:
             return (yield)
@@ -83,7 +85,7 @@ class Hooks:
                 self.world.gather()
                 self._begin(cases)
             elif (self._choice.found or self.options.families) and self.options.json is not None:
-                self._begin_json(self.options.json, session.items)
+                self._begin_json(self.options.json, items)
         return (yield)
 
     def _begin_json(self, path: Path, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ A case is an item that uses this suite's `bench` fixture. Its file names the fam
 its function the op, its parameters the rest.
 """
 
+import difflib
 import math
 import random
 from collections import Counter
@@ -31,6 +32,7 @@ MARKERS = (
     "opt_in: a case that is measured only where --family names its family, because it starts a service, say",
     "budget(seconds): wall time the case may take, 120 s unless said; then it ends as `timeout`",
 )
+_MARKS = [line.partition(":")[0].partition("(")[0] for line in MARKERS]
 BUDGET_SECONDS = 120.0
 MARGIN = 0.05  # of a file that names none
 _LARGEST_MARGIN = 0.5
@@ -165,6 +167,21 @@ def _holds(item: pytest.Item, marker: pytest.Mark) -> bool:
     if unknown := sorted(marker.kwargs.keys() - params.keys()):
         raise UsageError(f"{item.nodeid}: {marker.name} names {unknown[0]!r}; {nearest(unknown[0], params)}")
     return all(params[key] in _listed(value) for key, value in marker.kwargs.items())
+
+
+def mistyped_mark(name: str) -> str:
+    """That a mark which nobody registered is near one of ours, in words; "" where it is not."""
+    close = difflib.get_close_matches(name, _MARKS, n=1)
+    return f"there is no mark {name!r}; did you mean {close[0]!r}?" if close and close[0] != name else ""
+
+
+def check_marks(items: Iterable[pytest.Item], registered: Iterable[str]) -> None:
+    """Raise UsageError for a mark that is ours but for its spelling."""
+    own = {line.partition(":")[0].partition("(")[0].strip() for line in registered}
+    for item in items:
+        for name in {marker.name for marker in item.iter_markers()} - own:
+            if said := mistyped_mark(name):
+                raise UsageError(f"{item.nodeid}: {said} If it is yours, register it under `markers`")
 
 
 def shuffled(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
