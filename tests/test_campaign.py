@@ -446,6 +446,16 @@ def test_a_round_counts_only_when_it_is_whole(kit: Kit, damage: str) -> None:
     assert len(kit.rounds()) == 1
 
 
+@pytest.mark.parametrize("table", ["samples", "cases"])
+def test_a_truncated_table_of_a_finished_round_is_named(kit: Kit, table: str) -> None:
+    assert kit.run_one() == 0
+    path = kit.folder.parquet_files(table)[0]
+    path.write_bytes(path.read_bytes()[:-20])
+    kit.run_one()
+    said = f"; 1 file cannot be read, so nothing of that is compared: {path}"
+    assert f"1 of 1 rounds are in {kit.folder.path}{said}" in kit.said
+
+
 def test_a_round_counts_while_its_runs_are_there(kit: Kit) -> None:
     assert kit.run_one() == 0
     merge.merge(kit.path / "results", "c")

@@ -27,6 +27,7 @@ from bench_lib.campaigns.campaign_rounds import (
     machine,
     next_index,
     records,
+    rounds_text,
 )
 from bench_lib.campaigns.campaign_sharing import Sharing
 from bench_lib.campaigns.doubted import doubted
@@ -157,9 +158,8 @@ def _measure_rounds(campaign: _Campaign, seed: int) -> int:
     for what, times in campaign.bad.items():
         say(f"{what}{f' ({times} times)' if times > 1 else ''}")
     put = campaign.sharing.end()
-    say(f"{len(finished_rounds(campaign.folder))} of {plan.rounds} rounds are in {campaign.sharing.where}")
-    nothing = nothing_measured(campaign.ends)
-    if nothing:
+    say(rounds_text(campaign.folder, plan.rounds, campaign.sharing.where))
+    if nothing := nothing_measured(campaign.ends):
         say(f"{nothing}; {_NOTHING}")
     elif not code:
         say(_next(campaign))

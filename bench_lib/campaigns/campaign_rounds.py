@@ -7,10 +7,11 @@ from pathlib import Path
 from bench_lib.errors import CudaGainsError
 from bench_lib.journaling import planned
 from bench_lib.journaling.journal_rows import Row
-from bench_lib.journaling.readable import rows
-from bench_lib.layout import CampaignFolder
-from bench_lib.units import duration_text
+from bench_lib.journaling.readable import rows, unreadable
+from bench_lib.layout import TABLES, CampaignFolder
+from bench_lib.units import count_text, duration_text, names_text
 
+_NAMES = 3
 _MACHINE = ("host", "boot_id", "gpu_uuid", "gpu_name", "device")  # of a round: the same in all its runs
 _ALWAYS = {"device": "no known device", "gpu_name": "no known GPU"}  # the same in all rounds
 
@@ -27,6 +28,18 @@ def finished_rounds(folder: CampaignFolder) -> list[Path]:
 def records(folder: CampaignFolder) -> list[Row]:
     """The records of a campaign's finished rounds."""
     return [record for _, record in _finished(folder)]
+
+
+def rounds_text(folder: CampaignFolder, rounds: int, where: str) -> str:
+    """How many of the rounds are in `where`; and the tables that cannot be read, though they count."""
+    said = f"{len(finished_rounds(folder))} of {rounds} rounds are in {where}"
+    damaged = unreadable(path for table in TABLES for path in folder.parquet_files(table))
+    if not damaged:
+        return said
+    names = names_text([str(path) for path in damaged], _NAMES)
+    return (
+        f"{said}; {count_text(len(damaged), 'file')} cannot be read, so nothing of that is compared: {names}"
+    )
 
 
 def expected(finished: Sequence[Row], missing: int) -> str:

@@ -9,9 +9,22 @@ import pyarrow.parquet as pq
 
 from bench_lib.journaling.journal_rows import Row
 
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
+def unreadable(files: Iterable[Path]) -> list[Path]:
+    """The files that were cut off or are none of Parquet, by their ends: what one holds is not read."""
+    return [file for file in files if not _has_footer(file)]
+
+
+def _has_footer(file: Path) -> bool:
+    with contextlib.suppress(*_DAMAGE):
+        return bool(pq.read_metadata(file).num_columns)
+    return False
+
 
 def rows(files: Iterable[Path], names: Sequence[str]) -> Iterator[Row]:
     """Some columns of every file that can be read."""
     for file in files:
-        with contextlib.suppress(pa.ArrowException, OSError, UnicodeDecodeError):
+        with contextlib.suppress(*_DAMAGE):
             yield from pq.read_table(file, columns=list(names), partitioning=None).to_pylist()
