@@ -121,10 +121,13 @@ class _Resolver:
         if text.endswith(".json") or Path(text).is_file():
             return _from_json(Path(text))
         name, slash, arm = text.rpartition("/")
+        asked = self._campaign
+        # CAMPAIGN/STACK needs no campaign of its own, but an arm may have a slash in its name.
+        read = asked is not None and (not slash or _holds_runs(self._results, asked))
+        if asked is not None and read and text in _arms(self._load(asked)):
+            return self._arm(asked, text, text)
         if slash:
             return self._arm(name, arm, text)
-        if self._campaign is not None and text in _arms(self._load(self._campaign)):
-            return self._arm(self._campaign, text, text)
         if text in campaigns(self._results) or _begun(self._results, text):
             return self._arm(text, self._only_stack(text), text)
         raise self._not_found(text)
