@@ -54,6 +54,23 @@ def test_where_the_slower_cases_are_settled_nothing_is_left_to_measure(tmp_path)
     )
 
 
+def test_one_slower_case_settles_nothing_where_most_are_unclear(tmp_path):
+    """The whole cannot be said yet: what is left is named, not that the slower one needs no more."""
+    campaign(tmp_path, 1.2)
+    found = compared(tmp_path)
+    one = found.cases[0]
+    unclear = dataclasses.replace(one, change=Change.UNCLEAR, lacking=5)
+    pair = sides.pair("old", "new", "c", tmp_path)
+    most = dataclasses.replace(found, cases=(one, unclear, unclear))
+    assert most.mostly_unclear
+    assert ahead.told(most, pair, tmp_path).next_step.startswith(
+        f"{COMMAND.replace('--rounds 4', '--rounds 9')}  # about 5 more rounds should settle 2 unclear cases"
+    )
+    half = dataclasses.replace(found, cases=(one, unclear))
+    assert not half.mostly_unclear
+    assert ahead.told(half, pair, tmp_path).next_step.startswith("none: settled")
+
+
 def test_more_rounds_are_a_command_with_its_price(tmp_path):
     campaign(tmp_path, 1.0, NOISY)
     found = compared(tmp_path)

@@ -35,7 +35,7 @@ def test_a_runtime_of_a_stack_is_launched_through(fake_cuda, fake_wheels, tmp_pa
     run = pq.read_table(next((tmp_path / "local/runs").glob("*.parquet"))).to_pylist()[0]
     assert dict(run["stack_identity"])["cudart.version"].startswith("12.4")
     assert "cubin.sha256" in dict(run["settings"])
-    assert 0 < dict(run["quantities"])["loop_overhead_seconds"] < 1e-6
+    assert 0 < dict(run["quantities"])["loop_overhead_seconds"] < 1e-5
 
 
 def test_the_first_launch_of_a_process_is_two_cases(fake_cuda, fake_wheels, tmp_path):

@@ -121,7 +121,7 @@ def test_the_slope_of_a_fault_and_a_hop_are_what_the_device_takes(environment, t
     assert {row["status"] for row in rows} == {"ok"}, output
     for row in rows:
         expected = 500e-9 + (5e-6 if row["op"] == "fault" else 0)
-        assert samples(tmp_path, row) == pytest.approx(expected, rel=0.2), row["case_id"]
+        assert samples(tmp_path, row) == pytest.approx(expected, rel=0.4), row["case_id"]
     assert sorted(row["op"] for row in rows) == ["fault", "tlb_reach", "tlb_reach"]
 
 

@@ -47,10 +47,10 @@ needs_tools = pytest.mark.skipif(
 
 @needs_tools
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_complete_machine_passes_within_a_second_or_so(device):
+def test_a_complete_machine_passes_within_seconds(device):
     begin = time.perf_counter()
     compile_preflight.check(device)
-    assert time.perf_counter() - begin < 5  # a second when idle
+    assert time.perf_counter() - begin < 30  # a second when idle
 
 
 @pytest.mark.parametrize(("device", "words"), [("cpu", ["g++", "CXX"]), ("cuda", ["gcc, clang", "CC"])])

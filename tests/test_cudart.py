@@ -49,7 +49,7 @@ def launch_through(paths):
 def test_several_runtimes_launch_in_one_process(on_fake_gpu, libraries):
     seen = on_fake_gpu(launch_through, list(libraries.values()))
     assert [version for version, *_ in seen] == ["11.8", "12.4", "13.0"]
-    assert all(0.003 <= seconds < 1 for _, seconds, _, _ in seen)
+    assert all(0.003 <= seconds < 3 for _, seconds, _, _ in seen)
     assert all(kept for *_, kept in seen), "a kernel is registered once"
     keys = [key for _, _, keys, _ in seen for key in keys.values()]
     assert len(set(keys)) == 6, "each runtime has a registration of its own"
@@ -108,7 +108,7 @@ def run_graph(path, nodes):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_graph_runs_all_its_nodes(on_fake_gpu, libraries, version):
     seconds = on_fake_gpu(run_graph, libraries[version], 50, FAKE_CUDA_LAUNCH_NS="100000")
-    assert 0.005 <= seconds < 1
+    assert 0.005 <= seconds < 5
 
 
 def error_of_load(path):

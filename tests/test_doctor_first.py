@@ -113,6 +113,6 @@ def test_a_doubt_is_said_and_stored_with_the_run(runs: Runs, monkeypatch):
 def test_asking_takes_milliseconds():
 
     first.look()
-    begin = time.perf_counter()
+    begin = time.process_time()  # of this process, whatever else the machine does
     first.look()
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0

@@ -169,7 +169,7 @@ def test_an_impatient_ctrl_c_ends_everything_at_once(folder: Path) -> None:
         time.sleep(0.5)
         parent.send_signal(signal.SIGINT)
         _, said = parent.communicate(timeout=120)
-    assert time.monotonic() - begin < 25
+    assert time.monotonic() - begin < 55  # the case would sleep for 60
     assert parent.returncode == 2
     assert "go on with: cuda-gains run" in said
     assert "Traceback" not in said

@@ -70,7 +70,7 @@ def look_at_a_dead_driver():
 def test_detect_does_not_wait_for_ever(on_fake_gpu):
     reason, seconds = on_fake_gpu(look_at_a_dead_driver, FAKE_CUDA_INIT_ERROR="hang")
     assert reason == "the driver did not answer within 0.5 s"
-    assert seconds < 10
+    assert seconds < 60
 
 
 def open_gpu(wait):
@@ -146,7 +146,7 @@ def forgotten_hold():
 
 def test_a_hold_is_bounded_and_tells(on_fake_gpu):
     seconds, *timed_out = on_fake_gpu(forgotten_hold)
-    assert 1 <= seconds < 5
+    assert 1 <= seconds < 30
     assert timed_out == [True, False, False]
 
 

@@ -21,7 +21,7 @@ import rank_handlers
 from bench_lib.errors import Crashed, CudaGainsError, Hung, Refused, UsageError, WrongResult
 from bench_lib.model import Flag, Timing
 from bench_lib.ranks import interconnect, joining, preflight
-from bench_lib.ranks.group import GRACE_SECONDS, Ranks
+from bench_lib.ranks.group import Ranks
 from bench_lib.ranks.joining import Joined, RemoteSeat, Seats, refuse_campaign
 from bench_lib.ranks.life import Make
 from bench_lib.ranks.member import Facts, Place, Spec
@@ -74,7 +74,7 @@ def test_a_rank_that_dies_ends_all_at_once(pair, request_, words):
     begin = time.monotonic()
     with pytest.raises(Crashed) as error:
         pair.ask(request_, SECONDS)
-    assert time.monotonic() - begin < GRACE_SECONDS + 5
+    assert time.monotonic() - begin < SECONDS  # and not when the request is overdue
     assert f"rank 1 of 2 on {pair.facts[0].host}" in str(error.value)
     assert words in str(error.value).splitlines()[0]
     assert ("the last words of rank 1" in str(error.value)) == (request_ == "die")
@@ -87,7 +87,7 @@ def test_a_rank_that_hangs_ends_all_within_the_time_and_its_stack_is_kept(pair):
     begin = time.monotonic()
     with pytest.raises(Hung, match=r"no answer of rank 0, 1 of 2 .* within 1 s, all are ended") as error:
         pair.ask("hang", 1)
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 60  # it would hang for 1000
     assert "rank_handlers.py" in str(error.value)
     assert "[rank 1]" in str(error.value)
     assert all(map(gone, pids))

@@ -216,7 +216,7 @@ def bench_stuck(bench):
     before = time.monotonic()
     done = runs.pytest("--benchmark-json=run.json")
     assert done.ret == 1
-    assert time.monotonic() - before < 30
+    assert time.monotonic() - before < 55  # the case would sleep for 60
     done.stderr.fnmatch_lines(["Timeout (*", "*bench_stuck*"])
     data = store.load(runs.path / "results", ["local"])
     assert data.cases["case_id"].tolist() == ["made/a"]

@@ -69,7 +69,7 @@ def test_a_request_over_its_limit_is_a_timeout_and_the_next_gets_a_fresh_process
     begin = time.perf_counter()
     with pytest.raises(CaseTimeout, match=r"passed its budget of 0\.3 s"):
         worker.ask(("sleep", 60), 0.3)
-    assert time.perf_counter() - begin < 10
+    assert time.perf_counter() - begin < 50  # it would sleep for 60
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert worker.ask(("say", 0), SECONDS)[1] != pid

@@ -109,16 +109,15 @@ def _priced(rows: Sequence[CaseChange], seconds: float | None) -> tuple[CaseChan
 
 
 def _next(found: Comparison, sides: Sequence[Side], plan: Planned | None, seconds: float | None) -> str:
-    compared = [row for row in found.cases if row.change is not Change.NOT_COMPARABLE]
-    if not compared:
+    if not found.compared:
         return ""
     if found.canaries_moved:
         return "cuda-gains doctor  # no rounds mend a machine that changed: find what did, measure both again"
     if found.pairing == Pairing.UNPAIRED:
         return _interleave(found, sides)
-    slower = sum(row.change is Change.SLOWER for row in compared)
-    unclear = [row for row in compared if row.change is Change.UNCLEAR]
-    if slower or not unclear:
+    slower = found.counts()[Change.SLOWER]
+    unclear = [row for row in found.cases if row.change is Change.UNCLEAR]
+    if (slower and not found.mostly_unclear) or not unclear:
         return _settled(slower, len(unclear))
     lacking = [row.lacking for row in unclear if row.lacking]
     if not lacking:

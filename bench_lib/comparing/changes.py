@@ -98,6 +98,16 @@ class Comparison:
         """The note that no canary counts, and why; "" where one does."""
         return next((note for note in self.notes if note.startswith((NO_CANARY, FLAGGED_CANARIES))), "")
 
+    @property
+    def compared(self) -> tuple[CaseChange, ...]:
+        """The cases that were measured on both sides, in rows as they stand."""
+        return tuple(row for row in self.cases if row.change is not Change.NOT_COMPARABLE)
+
+    @property
+    def mostly_unclear(self) -> bool:
+        """Whether more than half of what was compared is unclear: then nothing is said of the whole yet."""
+        return 2 * self.counts()[Change.UNCLEAR] > len(self.compared)
+
     def counts(self) -> dict[Change, int]:
         """Cases by change; canaries and quantities are not counted."""
         return {change: sum(row.change is change for row in self.cases) for change in Change}

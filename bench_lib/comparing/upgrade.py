@@ -30,31 +30,27 @@ def sentence(comparison: Comparison) -> str:
     None is in a contrast, nor where a stack is compared with itself.
     """
     itself = comparison.candidate == f"{comparison.baseline}{NULL_SUFFIX}"
-    compared = [row for row in comparison.cases if row.change is not Change.NOT_COMPARABLE]
-    if comparison.pairing == Pairing.RUNS or itself or not compared:
+    if comparison.pairing == Pairing.RUNS or itself or not comparison.compared:
         return ""
     if comparison.canaries_moved:
         return "That cannot be told: the machine itself changed between the sides, its canaries moved."
     session = comparison.pairing == Pairing.UNPAIRED
     doubt = "; not interleaved, so the session may be the cause" if session else ""
-    return f"{_counts(compared, comparison.cases)}{doubt}."
+    return f"{_counts(comparison)}{doubt}."
 
 
-def _counts(compared: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
-    faster, unclear = (_number(compared, change) for change in (Change.FASTER, Change.UNCLEAR))
-    slower = [row for row in compared if row.change is Change.SLOWER]
-    of = f"of {len(compared)} case{'s' * (len(compared) > 1)}"
+def _counts(comparison: Comparison) -> str:
+    counts, cases, n = comparison.counts(), comparison.cases, len(comparison.compared)
+    faster, unclear = counts[Change.FASTER], counts[Change.UNCLEAR]
+    slower = [row for row in cases if row.change is Change.SLOWER]
+    of = f"of {n} case{'s' * (n > 1)}"
     are = f"{'is' if unclear == 1 else 'are'} unclear"
-    if 2 * unclear > len(compared):
+    if comparison.mostly_unclear:
         told = f"That cannot be said yet: {unclear} {of} {are}"
-        return f"{told}; {_moved(faster, slower, '', cases)}" if unclear < len(compared) else told
+        return f"{told}; {_moved(faster, slower, '', cases)}" if unclear < n else told
     told = _moved(faster, slower, f" {of}", cases)
     told = told[0].upper() + told[1:]
     return f"{told}; {unclear} {of} {are}" if unclear and not slower else told
-
-
-def _number(rows: Sequence[CaseChange], change: Change) -> int:
-    return sum(row.change is change for row in rows)
 
 
 def _moved(faster: int, slower: Sequence[CaseChange], of: str, cases: Sequence[CaseChange]) -> str:
