@@ -131,7 +131,8 @@ def test_every_case_has_a_row_with_its_value_to_sort_by(results, written):
 def test_the_answer_holds_counts_extremes_and_what_differs(results, written):
     text = words(written.read_text())
     assert "What changes from old to new?" in text
-    assert "4 cases were compared: 1 faster, 1 slower, 2 same." in text
+    assert re.search("1 faster *1 slower *2 same", text)
+    assert "Should we upgrade? 1 of 4 cases got faster, 1 slower by more than their margin, and " in text
     assert "Of these the biggest gain is launch op submit (size 1) with" in text
     assert "None of the 2 canaries moved. What differs: cudart 11.8 -> 12.4." in text
 
@@ -179,7 +180,8 @@ def made(tmp_path: Path, measured, rounds=6, **more) -> Comparison:
 
 
 def told(comparison: Comparison) -> str:
-    return " ".join(answer.sentences(comparison))
+    """The answer in words, and what moved that is neither a whole step nor a call."""
+    return " ".join((*answer.sentences(comparison), *extremes.apart(comparison.cases)))
 
 
 def test_steady_times_are_told_before_what_happens_once(tmp_path):
@@ -189,7 +191,7 @@ def test_steady_times_are_told_before_what_happens_once(tmp_path):
 
     measured = [case("time", 0.8), case("tuning", 5.0), case("first", 0.4), case("tuning", 1.0, shape="1x1")]
     text = told(made(tmp_path, measured))
-    assert "4 cases were compared: 2 faster, 1 slower, 1 same." in text
+    assert text.startswith("Should we upgrade? 2 of 4 cases got faster, 1 slower by more than their margin")
     assert re.search(
         r"Of these the biggest gain is conv fprop \(3x3\) with .*, and no case is shown to "
         r"be slower by more than its margin\. 3 of all are times that a process has once \(first, tuning\): "
@@ -276,13 +278,13 @@ def test_the_short_answer_is_gains_losses_and_their_cure():
     ],
 )
 def test_the_biggest_loss_says_what_changed_and_whether_trying_mends_it(other, said):
-    assert extremes.sentences([FAST, WORSE, *other])[0].endswith(said)
+    assert extremes.answer([FAST, WORSE, *other]).endswith(said)
 
 
 def test_sentences_where_nothing_moved(tmp_path):
     text = told(made(tmp_path, synthetic.cases(2)))
     assert text == (
-        "2 cases were compared: 0 faster, 0 slower, 2 same. "
+        "Should we upgrade? None of 2 cases is shown to be faster or slower by more than its margin. "
         "Every one of them is shown to differ by less than its margin."
     )
 
@@ -298,7 +300,8 @@ def test_sentences_where_nothing_moved(tmp_path):
 def test_sentences_on_too_few_runs(tmp_path, rounds, interleaved, because):
     slow = [synthetic.replace(synthetic.cases(1)[0], scale={"new": 1.5})]
     text = told(made(tmp_path, slow, rounds=rounds, interleaved=interleaved))
-    assert text.startswith(f"1 case was compared: 0 faster, 0 slower, 1 unclear, because {because}. ")
+    assert text.startswith("Should we upgrade? That cannot be said yet: 1 of 1 case is unclear")
+    assert f". 1 case was compared: 0 faster, 0 slower, 1 unclear, because {because}. " in text
     assert "; the largest difference seen is launch op" in text
     assert text.endswith(", without an interval.")
     assert re.search(r"ratio 1\.[45]\d\d, without", text)
@@ -312,7 +315,7 @@ def test_sentences_where_all_is_unclear(tmp_path):
     ]
     unclear = dataclasses.replace(comparison, cases=(wide[0],))
     assert told(unclear) == (
-        "1 case was compared: 0 faster, 0 slower, 1 unclear. "
+        "Should we upgrade? That cannot be said yet: 1 of 1 case is unclear. "
         "No case is shown to be faster or slower by more than its margin."
     )
     leans = dataclasses.replace(comparison, cases=tuple(wide))
@@ -337,7 +340,7 @@ def test_sentences_where_nothing_can_be_compared(tmp_path):
     assert told(one) == "The one case there is could not be compared; calls."
     mixed = dataclasses.replace(comparison, cases=(comparison.cases[0], apart[2]))
     assert told(mixed) == (
-        "1 case was compared: 0 faster, 0 slower, 1 same; 1 more could not be compared. "
+        "Should we upgrade? The one case is shown to be neither faster nor slower by more than its margin. "
         "It is shown to differ by less than its margin."
     )
 

@@ -92,7 +92,7 @@ def test_the_answer_is_three_sentences(results, written):
     text = visible(section(written.read_text(), "The answer"))
     assert "What changes from old to new?" in text
     assert "Baseline old (cudart 11.8), candidate new (cudart 12.4)." in text
-    assert "4 cases were compared: 1 faster, 1 slower, 2 same.\n" in text
+    assert "Should we upgrade? 1 of 4 cases got faster, 1 slower by more than their margin, and " in text
     assert "the biggest gain is launch op submit (size 1) with" in text
     assert f"ratio {gain.ratio:.3f} [{gain.low:.3f}, {gain.high:.3f}], and the biggest loss is" in text
     assert "launch op submit (size 2) with" in text

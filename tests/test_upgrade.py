@@ -61,6 +61,7 @@ def told(*cases, **fields):
             "unclear.",
         ),
         ([SAME, SAME], "None of 2 cases is shown to be faster or slower by more than its margin."),
+        ([SAME], "The one case is shown to be neither faster nor slower by more than its margin."),
         ([UNCLEAR], "That cannot be said yet: 1 of 1 case is unclear."),
         ([UNCLEAR, UNCLEAR], "That cannot be said yet: 2 of 2 cases are unclear."),
         (

@@ -48,6 +48,8 @@ def _counts(comparison: Comparison) -> str:
     if comparison.mostly_unclear:
         told = f"That cannot be said yet: {unclear} {of} {are}"
         return f"{told}; {_moved(faster, slower, '', cases)}" if unclear < n else told
+    if n == counts[Change.SAME] == 1:
+        return "The one case is shown to be neither faster nor slower by more than its margin"
     told = _moved(faster, slower, f" {of}", cases)
     told = told[0].upper() + told[1:]
     return f"{told}; {unclear} {of} {are}" if unclear and not slower else told

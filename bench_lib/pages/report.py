@@ -21,7 +21,7 @@ from bench_lib.pages import bridge_page, destination
 from bench_lib.pages.page import Bullets, Chart, Code, Inline, Place, Section, Table, write_markdown
 from bench_lib.sections import answer as answers
 from bench_lib.sections import cases as tables
-from bench_lib.sections import claims, families, kernels, losses, working
+from bench_lib.sections import claims, extremes, families, kernels, losses, working
 from bench_lib.sections.metrics import definitions
 from bench_lib.units import seconds_text
 
@@ -146,9 +146,10 @@ def first_screen(subject: Subject) -> Section:
 
 
 def at_a_glance(comparison: Comparison) -> Section:
-    """The ratio of every case with its interval."""
-    figure = forest_chart.forest(comparison)
-    return Section("At a glance", (Chart("forest", "Ratio of every case with its interval", figure),))
+    """The ratio of every case with its interval, under what moved that is neither a whole step nor a call."""
+    chart = Chart("forest", "Ratio of every case with its interval", forest_chart.forest(comparison))
+    apart = extremes.apart(comparison.cases)
+    return Section("At a glance", (*((Bullets(apart),) if apart else ()), chart))
 
 
 def about(comparison: Comparison, data: Data) -> Data:

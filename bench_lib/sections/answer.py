@@ -53,7 +53,7 @@ def answer(
         question or _question(comparison),
         _sides(comparison, steps),
         tally(comparison),
-        Bullets((*_upgrade(comparison), *sentences(comparison, more))),
+        Bullets(sentences(comparison, more)),
         _trust(comparison, data),
         *_next(comparison),
         *_missing(comparison, data),
@@ -69,8 +69,18 @@ def tally(comparison: Comparison) -> Tally:
 
 
 def sentences(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """The answer itself: counts by change, the biggest gain and loss, machines, and `more` sentences."""
-    found = (_counts(comparison), *extremes.sentences(comparison.cases), machines.sentence(comparison), *more)
+    """The answer: whether to upgrade, else counts by change, then the biggest gain and loss, and `more`.
+
+    The counts stand over it as a tally; in words they follow where some rest on too little for a verdict.
+    """
+    upgraded = upgrade.sentence(comparison)
+    thin = _thin(comparison.compared, comparison.pairing)
+    found = (
+        f"{upgrade.QUESTION} {upgraded}" if upgraded else "",
+        _counts(comparison) if thin or not upgraded else "",
+        extremes.answer(comparison.cases),
+        *more,
+    )
     return tuple(one for one in found if one)
 
 
@@ -84,11 +94,6 @@ def short(comparison: Comparison, more: Sequence[str] = ()) -> tuple[str, ...]:
         *more,
     )
     return tuple(one for one in found if one)[:_SHORT]
-
-
-def _upgrade(comparison: Comparison) -> list[str]:
-    said = upgrade.sentence(comparison)
-    return [f"{upgrade.QUESTION} {said}"] if said else []
 
 
 def _next(comparison: Comparison) -> list[Inline]:
@@ -152,8 +157,9 @@ def _thin(compared: Sequence[CaseChange], pairing: str) -> str:
 
 
 def _trust(comparison: Comparison, data: Data) -> str:
-    """The sentences on canaries, on what the changes may be put down to, and on the host as the limit."""
-    return " ".join(one for one in (_attributed(comparison), _host_bound(data)) if one)
+    """The sentences on canaries, what the changes may be put down to, machines, and the host as the limit."""
+    found = (_attributed(comparison), machines.sentence(comparison), _host_bound(data))
+    return " ".join(one for one in found if one)
 
 
 def _host_bound(data: Data) -> str:

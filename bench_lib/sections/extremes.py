@@ -12,21 +12,28 @@ from bench_lib.drawing.canvas import interval_text
 _FEW = 3  # cases that moved: of so few two gains or losses are named
 
 
-def sentences(cases: Sequence[CaseChange]) -> list[str]:
-    """The biggest gain and loss: whole steps, then single calls, parts of a step, what is paid once."""
+def answer(cases: Sequence[CaseChange]) -> str:
+    """The biggest gain and loss of whole steps and of single calls; of all, where there are neither."""
     steps, calls = steps_and_calls(cases)
-    whole = [*steps, *calls]
+    if not (_moved(steps) and _moved(calls)):
+        return _furthest_moved(cases, _whole(cases) or cases)
+    both = ((steps, "Of whole steps "), (calls, "Of single calls "))
+    return " ".join(_furthest_moved(cases, rows, of) for rows, of in both)
+
+
+def apart(cases: Sequence[CaseChange]) -> list[str]:
+    """A sentence each on the parts of a step and on what a process pays once, where any of them moved."""
     others = [
         (what, [row for row in cases if row.metric in metrics])
         for what, metrics in (("parts of a step", PARTS), ("times that a process has once", ONCE))
     ]
-    if not any(row.change is not Change.NOT_COMPARABLE for row in whole):
-        return [_furthest_moved(cases, cases)]
-    told = [_apart(what, rows, cases) for what, rows in others if _moved(rows)]
-    if not (_moved(steps) and _moved(calls)):
-        return [_furthest_moved(cases, whole), *told]
-    both = ((steps, "Of whole steps "), (calls, "Of single calls "))
-    return [*(_furthest_moved(cases, rows, of) for rows, of in both), *told]
+    return [_apart(what, rows, cases) for what, rows in others if _moved(rows) and _whole(cases)]
+
+
+def _whole(cases: Sequence[CaseChange]) -> list[CaseChange]:
+    """Whole steps and single calls, those that could be compared."""
+    steps, calls = steps_and_calls(cases)
+    return [row for row in (*steps, *calls) if row.change is not Change.NOT_COMPARABLE]
 
 
 def _apart(what: str, rows: Sequence[CaseChange], cases: Sequence[CaseChange]) -> str:
