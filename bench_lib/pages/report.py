@@ -148,7 +148,7 @@ def first_screen(subject: Subject) -> Section:
 def at_a_glance(comparison: Comparison) -> Section:
     """The ratio of every case with its interval, under what moved that is neither a whole step nor a call."""
     chart = Chart("forest", "Ratio of every case with its interval", forest_chart.forest(comparison))
-    apart = extremes.apart(comparison.cases)
+    apart = tuple(extremes.apart(comparison.cases))
     return Section("At a glance", (*((Bullets(apart),) if apart else ()), chart))
 
 
