@@ -67,8 +67,9 @@ lint: $(VENV)/.test  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The tests start a thousand processes of the suite: without compiled files each would compile it again.
 test: lint  ## install what is missing, check, and run the tests
-	$(BIN)/python -m pytest tests -m "not slow" -n 2 --dist loadfile
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest tests -m "not slow" -n 2 --dist loadfile
 
 torture: $(VENV)/.test  ## run what shows each fault of docs/faults.md, and tell of each on a line
 	$(BIN)/python -m pytest tests -q -m "torture and not slow"

@@ -26,7 +26,7 @@ CHANGES = {
     "sys.setswitchinterval(1.0)": "it changed the switch interval from 0.005 to 1.0; put back",
     "sys.setrecursionlimit(5000)": "it changed the recursion limit from 1000 to 5000; put back",
     "sys.setprofile(lambda *_: None)": "it changed the profile function; put back",
-    "signal.signal(signal.SIGINT, signal.SIG_IGN)": "it changed signal handlers; put back",
+    "signal.signal(signal.SIGINT, lambda *_: None)": "it changed signal handlers; put back",
     "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})": "it changed the CPUs it may run on; put back",
 }
 
