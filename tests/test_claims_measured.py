@@ -250,6 +250,22 @@ def test_of_several_candidates_the_nearest_is_compared(judge, tmp_path):
     assert finding.candidate == "near"
 
 
+def test_what_was_loaded_for_other_families_moves_no_stack_further_away(judge, tmp_path):
+    old, new = synthetic.cudart("11.8"), synthetic.cudart("12.4")
+    torch = {"torch.version": "2.6.0", "triton.version": "3.2.0"}
+    other = synthetic.SyntheticCase(Case("amp_conv", "conv", {}))
+    more = {"rounds": 4, "samples": 5, "null": False, "noise": QUIET}
+    for name, factor, identity, measured in (
+        ("old", 1.0, old, ONE),
+        ("far", 0.5, new | {"python.version": "3.13.0"}, ONE),
+        ("near", 0.7, new | torch, [*ONE, other]),
+    ):
+        arms = {"stacks": {name: factor}, "identities": {name: identity}, "measured": measured}
+        write_campaign(tmp_path / "results", f"c-{name}", **arms, **more)
+    (finding,) = judge(entry("up to", "value = 0.30")).findings
+    assert finding.candidate == "near"
+
+
 def test_a_contrast_of_several_pairs_of_sides(write, judge):
     factors = {"eager": 1.0, "a": 0.5, "b": 1.0}
     write(1.0, [case(execution=name, scale={"*": factor}) for name, factor in factors.items()])

@@ -8,7 +8,7 @@ import pandas as pd
 
 from bench_lib.claims.selecting import CaseKey
 from bench_lib.claims.words import Contrast
-from bench_lib.comparing import compare, differences
+from bench_lib.comparing import compare, differences, loaded
 from bench_lib.comparing.changes import Comparison
 from bench_lib.comparing.replicates import Replicates, replicates
 from bench_lib.comparing.sides import Side
@@ -163,8 +163,10 @@ def _arm(campaign: str, data: Data, column: str, name: str) -> Arm:
 
 
 def _apart(a: Arm, b: Arm) -> int:
+    """In how many components they differ, without what one loaded because it measured other families."""
     found = differences.differences(a.side.data.runs, b.side.data.runs)
-    return sum(one.axis == "stack" for one in found)
+    kept, _ = loaded.without_other_families(found, a.side, b.side)
+    return sum(one.axis == "stack" for one in kept)
 
 
 def _held(data: Data) -> dict[str, frozenset[str]]:
