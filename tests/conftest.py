@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -31,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     # As in an active environment: what a run says to type next begins with `cuda-gains`.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    # Started in the background of a script, tests that press Ctrl-C would start processes that ignore it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.import_plugin("pytester")
     config.pluginmanager.register(torture.Torture(), "torture")
 
