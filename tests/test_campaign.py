@@ -577,7 +577,10 @@ def test_a_stop_keeps_what_is_there_and_says_how_to_go_on(
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     program = os.path.relpath(Path(sys.executable).with_name("cuda-gains"))
-    assert f"go on with: {program} run --stack here --stack there --rounds 1 --campaign c" in said
+    ending, _, after = said.partition("ending, which keeps what was measured; Ctrl-C again ends at once")
+    assert after
+    assert "go on with" not in ending
+    assert f"go on with: {program} run --stack here --stack there --rounds 1 --campaign c" in after
     assert "Traceback" not in said
     assert kit.alive() == []
     assert [r["complete"] for r in kit.table("runs")] == [False]

@@ -100,6 +100,7 @@ MEASURING = [
 ]
 JOIN = [
     "campaigns", "campaigns.schedule", "campaigns.plan", "campaigns.progress", "campaigns.watch",
+    "campaigns.process_end",
     "campaigns.merge",
     "campaigns.campaign_rounds", "campaigns.campaign_cooling", "campaigns.campaign_sharing",
     "campaigns.doubted", "campaigns.campaign_containers", "campaigns.campaign",

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from rich.console import Console
 
 from bench_lib import next_step
-from bench_lib.campaigns import campaign_containers, merge, schedule, watch
+from bench_lib.campaigns import campaign_containers, merge, process_end, schedule, watch
 from bench_lib.campaigns.campaign_cooling import Cooling
 from bench_lib.campaigns.campaign_rounds import (
     Stopped,
@@ -32,6 +31,7 @@ from bench_lib.campaigns.campaign_rounds import (
 from bench_lib.campaigns.campaign_sharing import Sharing
 from bench_lib.campaigns.doubted import doubted
 from bench_lib.campaigns.plan import Plan, write_json
+from bench_lib.campaigns.process_end import ProcessEnd
 from bench_lib.campaigns.progress import Progress
 from bench_lib.errors import DataError, Refused, UsageError
 from bench_lib.faults.secrets import hide_in, secrets
@@ -50,13 +50,6 @@ _INTERRUPT_SECONDS = 30.0  # for a measuring process to write its files after Ct
 
 _NOTHING = "these rounds hold no times: mend that, and measure into another --campaign"
 
-# Exit codes of pytest, and of ours: https://docs.pytest.org/en/stable/reference/exit-codes.html
-_ENDED = (0, 1)  # all cases ran; some failed
-_NOT_COLLECTED = 2  # where no case was begun: collecting failed, and fails again
-_REFUSED = 4
-_NOTHING_SELECTED = 5
-_DIED = -1  # not pytest's: the process never came to its end
-
 
 @dataclass(frozen=True)
 class _Round:
@@ -65,16 +58,6 @@ class _Round:
     index: int  # from 0, in the campaign's order of rounds
     seed: int  # of the case order
     started_at: float
-
-
-@dataclass(frozen=True)
-class _Process:
-    """A measuring process that has ended: its exit code and the rows of its cases."""
-
-    run_id: str
-    exit_code: int
-    cases: tuple[Row, ...]
-    log: Path
 
 
 @dataclass
@@ -141,8 +124,7 @@ def _have_libraries(plan: Plan, console: Console) -> None:
 
 
 def _measure_rounds(campaign: _Campaign, seed: int) -> int:
-    plan, say = campaign.plan, campaign.progress.say
-    code = 0
+    plan, say, code = campaign.plan, campaign.progress.say, 0
     try:
         while (finished := _finished(campaign)) < plan.rounds:
             index = next_index(records(campaign.folder))
@@ -210,13 +192,13 @@ def _measure_arm(campaign: _Campaign, this: _Round, arm: str, position: int) -> 
         done |= new
         for case in process.cases:
             _note_end(campaign, arm, case)
-        if process.exit_code == _REFUSED:
+        if process.exit_code == process_end.REFUSED:
             raise Refused(f"measuring was refused:\n{watch.last_lines(process.log)}")
-        if process.exit_code == _NOTHING_SELECTED and not done:
+        if process.exit_code == process_end.NOTHING_SELECTED and not done:
             raise UsageError(f"no case is selected for {arm}:\n{watch.last_lines(process.log)}")
-        if process.exit_code == _NOT_COLLECTED and not process.cases:
+        if process.exit_code == process_end.NOT_COLLECTED and not process.cases:
             raise UsageError(f"the cases of {arm} were not collected:\n{watch.last_lines(process.log)}")
-        if process.exit_code in (*_ENDED, _NOTHING_SELECTED):
+        if process.exit_code in (*process_end.ENDED, process_end.NOTHING_SELECTED):
             break
         deaths = 0 if new else deaths + 1
         if deaths == _MAX_DEATHS:
@@ -232,7 +214,9 @@ def _note_end(campaign: _Campaign, arm: str, case: Row) -> None:
         campaign.bad[what] = campaign.bad.get(what, 0) + 1
 
 
-def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]) -> _Process:
+def _measure_process(
+    campaign: _Campaign, this: _Round, arm: str, position: int, done: set[str]
+) -> ProcessEnd:
     """Run one process to its end, whatever that is; its journal is Parquet afterwards."""
     plan, folder, run_id = campaign.plan, campaign.folder, uuid.uuid4().hex
     held.require_same_code(folder, families.files(plan.places, plan.families), planned=True)
@@ -247,8 +231,11 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     try:
         hung = watch.wait(child, watchdog, lambda n: campaign.progress.cases(len(done) + n))
     except BaseException:  # Ctrl-C before all: the process writes what it has, then ends
-        watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
-        _keep(campaign, run_id, None, "")
+        try:
+            campaign.progress.say("ending, which keeps what was measured; Ctrl-C again ends at once")
+        finally:  # nobody may be there to hear it
+            watch.stop(child, signal.SIGINT, _INTERRUPT_SECONDS)
+            _keep(campaign, run_id, None, "")
         raise
     finally:
         started.end()
@@ -256,7 +243,7 @@ def _measure_process(campaign: _Campaign, this: _Round, arm: str, position: int,
     status = Status.HUNG if hung else Status.CRASHED
     middle = " in the middle of its cases" if child.returncode >= 0 else ""
     _keep(campaign, run_id, status, hung or f"the process {how_it_ended(child.returncode)}{middle}")
-    process = _Process(run_id, _exit_code(folder, run_id, child.returncode), _cases(folder, run_id), log)
+    process = process_end.read(folder, run_id, child.returncode, log)
     if process.exit_code == 0:
         log.unlink()
     campaign.sharing.put()
@@ -278,23 +265,3 @@ def _keep(campaign: _Campaign, run_id: str, status: Status | None, reason: str) 
         merge.keep(path, folder)
     except DataError as error:  # it stays, and the cases in it are measured again
         say(f"left where it is: {error}")
-
-
-def _exit_code(folder: CampaignFolder, run_id: str, returncode: int) -> int:
-    """What the process said of itself: after its end, a CUDA library may still crash at exit.
-
-    _DIED when it did not come to its end, whatever its return code, unless it refused to go on.
-    """
-    if returncode == _REFUSED:
-        return _REFUSED
-    path = folder.table("runs", run_id)
-    if not path.exists():  # no case was begun
-        return {0: _NOTHING_SELECTED, 1: _DIED}.get(returncode, returncode)
-    row = pq.read_table(path, columns=["complete", "exit_code"]).to_pylist()[0]
-    return int(row["exit_code"]) if row["complete"] and row["exit_code"] is not None else _DIED
-
-
-def _cases(folder: CampaignFolder, run_id: str) -> tuple[Row, ...]:
-    path = folder.table("cases", run_id)
-    names = ["nodeid", "case_id", "status", "reason"]
-    return tuple(pq.read_table(path, columns=names).to_pylist()) if path.exists() else ()
