@@ -13,6 +13,7 @@ from bench_lib.layout import LOCAL
 from bench_lib.running import selection
 from bench_lib.running.choice import NAME
 from bench_lib.running.hooks import Hooks
+from bench_lib.running.misnamed import Misnamed
 from bench_lib.running.target import AUTO, CPU, CUDA
 from bench_lib.stacking import families
 
@@ -62,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in selection.MARKERS:
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(Hooks(config), NAME)
+    config.pluginmanager.register(Misnamed())
     _collect_ours(config)
 
 

@@ -96,7 +96,7 @@ MEASURING = [
     "running.ending", "running.selection", "running.options", "running.target", "running.bench_json",
     "running.flight", "running.doubts", "running.session",
     "running.banner", "running.closing", "faults.surroundings",
-    "running.choice", "running.hooks", "running.fixtures", "plugin",
+    "running.misnamed", "running.choice", "running.hooks", "running.fixtures", "plugin",
 ]
 JOIN = [
     "campaigns", "campaigns.schedule", "campaigns.plan", "campaigns.progress", "campaigns.watch",
