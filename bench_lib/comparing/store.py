@@ -76,9 +76,15 @@ def load(results: Path, campaigns: Iterable[str]) -> Data:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for name in campaigns:
             folder = CampaignFolder(results, name)
-            for table in TABLES:
-                gathered.read(folder.parquet_files(table), partial(_parquet, table), pool.map)
-            gathered.read(folder.journals(), _journal)
+            # All are asked for before the first is waited for, so that no core is idle between tables.
+            asked = [
+                (paths, pool.map(partial(_read, partial(_parquet, table)), paths))
+                for table in TABLES
+                if (paths := folder.parquet_files(table))
+            ]
+            journals = folder.journals()
+            for paths, found in (*asked, (journals, map(partial(_read, _journal), journals))):
+                gathered.add(paths, found)
     return gathered.data()
 
 
@@ -126,7 +132,7 @@ def load_json(path: Path) -> Data:
     except _DAMAGE as error:
         raise DataError(f"{path} {_why_not_ours(error)}") from None
     gathered = _Gathered()
-    gathered.read([path], lambda _: tables)
+    gathered.add([path], [tables])
     return gathered.data()
 
 
@@ -138,12 +144,9 @@ class _Gathered:
         self._seen: dict[str, set[str]] = {name: set() for name in TABLES}
         self._skipped: list[tuple[str, str]] = []
 
-    def read(self, paths: Sequence[Path], reader: Callable[[Path], Tables], each: Any = map) -> None:
-        """Add the tables of some files in this order, or a file's name and the reason why not.
-
-        `each` calls the reader, as `map` does: of a pool of threads, for several files at once.
-        """
-        for path, tables in zip(paths, each(partial(_read, reader), paths), strict=True):
+    def add(self, paths: Sequence[Path], read: Iterable[Tables | str]) -> None:
+        """Add what was read of some files in this order: their tables, or the reason why not."""
+        for path, tables in zip(paths, read, strict=True):
             if isinstance(tables, str):
                 self._skipped.append((str(path), tables))
                 continue
