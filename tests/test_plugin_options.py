@@ -126,7 +126,7 @@ def test_canaries_come_along_in_what_is_to_be_typed(runs: Runs):
 MIXED = (
     HEAD
     + """
-from bench_lib.errors import Unavailable
+from bench_lib.errors import NotApplicable, Unavailable
 
 @pytest.mark.parametrize("n", [1, 2])
 def bench_gpu(bench, gpu, n):
@@ -143,14 +143,16 @@ def bench_conv(bench, precision):
 
 
 def test_the_end_says_where_the_results_lie_what_skipped_means_and_how_to_read_one_run(runs: Runs):
-    runs.write(MIXED.replace('"made"', '"amp_conv"'), "bench_amp_conv", head="")
+    apart = "\ndef bench_apart(bench):\n    raise NotApplicable('the CPU waits for nothing')\n"
+    runs.write(MIXED.replace('"made"', '"amp_conv"') + apart, "bench_amp_conv", head="")
     done = runs.pytest("bench_amp_conv.py", "--benchmark-json=run.json")
     assert done.ret == 0
     results, read, last = done.outlines[-3:]
     assert results == (
-        "results: results/local and run.json; 2 cases measured, 3 skipped, which is no failure: "
-        "2 need a GPU, 1 lacks what is named above"
+        "results: results/local and run.json; 2 cases measured, 4 skipped, which is no failure: "
+        "2 need a GPU, 1 lacks what is named above, 1 does not apply"
     )
+    assert done.parseoutcomes() == {"passed": 2, "skipped": 4}
     command, _, comment = read.removeprefix("read: ").partition("  # ")
     assert comment == "a page with charts; the times stand above"
     assert last.startswith("next: ")

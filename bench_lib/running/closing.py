@@ -42,17 +42,19 @@ def lines(run: "Run", cases: Mapping[str, Case]) -> Iterator[str]:
 
 
 def _skipped(run: "Run") -> str:
-    """What is skipped is no failure; how much of it waits for a GPU."""
+    """What is skipped is no failure; how much of it waits for a GPU. As many as pytest itself counts."""
     reasons = [reason for status, reason in run.statuses.values() if status is Status.SKIPPED]
-    if not reasons:
+    apart = sum(status is Status.NOT_APPLICABLE for status, _ in run.statuses.values())
+    if not reasons and not apart:
         return ""
     without = sum(reason.startswith(NO_GPU) for reason in reasons)
     others = len(reasons) - without
     told = [
         f"{without} need{'s' * (without == 1)} a GPU" if without else "",
         f"{others} lack{'s' * (others == 1)} what is named above" if others else "",
+        f"{apart} {'does' if apart == 1 else 'do'} not apply" if apart else "",
     ]
-    return f", {len(reasons)} skipped, which is no failure: {', '.join(one for one in told if one)}"
+    return f", {len(reasons) + apart} skipped, which is no failure: {', '.join(one for one in told if one)}"
 
 
 def _bad(run: "Run") -> str:
