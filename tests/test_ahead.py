@@ -125,6 +125,26 @@ def test_without_a_plan_or_a_record_there_is_no_price(tmp_path):
     assert re.fullmatch(r"about \d+ more rounds? should settle \d unclear cases?", found.next_step)
 
 
+def test_more_runs_of_a_contrast_are_the_command_that_made_the_others(tmp_path):
+    arms = [synthetic.SyntheticCase(Case("conv", "op", {"mode": mode})) for mode in ("off", "on")]
+    known = {"interleaved": False, "null": False, "measured": arms, "samples": 5, "rounds": 1}
+    synthetic.write_campaign(tmp_path, "local", {"here": 1.0}, **known)
+    (side,) = sides.several(["here"], "local", tmp_path)
+    runs = side.data.runs
+
+    def step(*commands):
+        runs["command"] = list(commands)
+        runs["ended_at"] = runs["started_at"] + pd.Timedelta(60, "s")
+        found = compare.contrast(side, "mode", "off", "on")
+        return ahead.told(found, (side,), tmp_path).next_step
+
+    why = "2 more runs, which a verdict needs, about 2 min"
+    assert step("pytest benchmarks --quick") == f"pytest benchmarks --quick  # {why}"
+    assert step("imported by nccl-tests") == why
+    runs["round"] = "r0"
+    assert step("pytest benchmarks --quick").startswith("2 more runs, which a verdict needs")
+
+
 def plain(folder, names=("before", "after"), stacks=("here", "here"), rounds=6, measured=CASES):
     known = {"interleaved": False, "null": False, "measured": measured, "samples": 5, "rounds": rounds}
     for seed, (name, stack) in enumerate(zip(names, stacks, strict=True)):

@@ -146,9 +146,20 @@ def _more(
     if found.pairing == Pairing.INSTALLATIONS:
         return f"install both drivers in turns again: {why}"
     if plan is None:
-        return why
+        again = _again(found, sides)
+        return f"{again}  # {why}" if again else why
     each = _runs_a_round(plan, sides[0]) if found.pairing == Pairing.RUNS else 1
     return f"{plan.command(math.ceil(n / each))}  # {why}"
+
+
+def _again(found: Comparison, sides: Sequence[Side]) -> str:
+    """The command that adds a run to a contrast of plain runs; "" where it is not one, or another tool's."""
+    runs = sides[0].data.runs
+    commands = set(runs["command"])
+    if found.pairing != Pairing.RUNS or len(commands) != 1 or (runs["round"] != "").any():
+        return ""
+    (command,) = map(str, commands)
+    return "" if command.startswith(IMPORTED) else command
 
 
 def _interleave(found: Comparison, sides: Sequence[Side]) -> str:
