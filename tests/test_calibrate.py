@@ -243,6 +243,11 @@ def test_a_part_with_too_few_rounds_is_left_out():
     assert [one.part for one in found.places] == ["middle", "last"]
 
 
+def test_runs_that_do_not_say_their_place_have_no_parts():
+    unknown = runs([(0, 1), (1, 0)] * 3).assign(position=None)
+    assert calibrate.calibrate(null(noise(20, 6)), unknown).places == ()
+
+
 # --- campaigns on disk ------------------------------------------------------------------------------
 
 

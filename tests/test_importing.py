@@ -5,6 +5,7 @@ import json
 import random
 import struct
 import sys
+from pathlib import Path
 
 import other_tools as files
 import pyarrow.parquet as pq
@@ -586,6 +587,15 @@ def test_a_campaign_of_our_own_measurements_is_left_as_it_is(tmp_path):
     merge(tmp_path, "before")
     with pytest.raises(UsageError, match="holds measurements of this suite"):
         import_file(tmp_path / "a.txt", "old", "before", tmp_path)
+
+
+@pytest.mark.parametrize("damage", [Path.touch, Path.mkdir])
+def test_a_campaign_that_cannot_be_read_might_hold_our_own_and_is_left_as_it_is(tmp_path, damage):
+    import_file(files.nccl_table(tmp_path / "a.txt"), "old", "c", tmp_path)
+    damaged = tmp_path / "c/runs/damaged.parquet"
+    damage(damaged)
+    with pytest.raises(UsageError, match=f"{damaged} cannot be read, .* restore that file, then import"):
+        import_file(files.nccl_table(tmp_path / "b.txt", scale=2), "new", "c", tmp_path)
 
 
 def test_imported_runs_may_be_merged_and_added_to(tmp_path):

@@ -74,11 +74,12 @@ def test_two_stacks_are_told_by_the_component_that_says_most_of_their_difference
         (["NVIDIA H200", "NVIDIA A100"], 1, "A100 and H200"),
         ([""], 1, "a CPU"),
         ([], 1, ""),
+        (["NVIDIA H200"], float("nan"), "one H200"),
     ],
 )
 def test_the_device_in_words(gpus, ranks, text):
     runs = pd.DataFrame({"gpu_name": gpus, "device": ["cuda" if gpu else "cpu" for gpu in gpus]}, dtype=str)
-    assert titles.device(runs, pd.DataFrame({"world_size": [1, ranks]})) == text
+    assert titles.device(runs, pd.DataFrame({"world_size": [ranks]})) == text
 
 
 def row(op: str = "migrate", family: str = "unified_memory", **params) -> CaseChange:

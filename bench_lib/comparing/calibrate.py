@@ -269,10 +269,11 @@ def _parts(
     """Part of the round -> whether baseline and repeat stood in it, a value a pair."""
     positions = runs.set_index(["round", "arm"])["position"]
     positions = positions[~positions.index.duplicated(keep="last")]
+    known = not positions.isna().any()  # a damaged file may hold none
+    if null.pairing != Pairing.ROUNDS or not known or not set(names) <= set(runs["round"]):
+        return {}
     places = int(runs["position"].max()) + 1
     parts = _PARTS.get(min(places, 3), ())
-    if null.pairing != Pairing.ROUNDS or not set(names) <= set(runs["round"]):
-        return {}
     sides = [
         [int(positions[name, arm]) * len(parts) // places for name in names]
         for arm in (null.baseline, null.candidate)

@@ -110,7 +110,7 @@ def device(runs: pd.DataFrame, cases: pd.DataFrame) -> str:
     if on_gpu.empty:
         return "" if runs.empty else "a CPU"
     names = sorted({name.removeprefix("NVIDIA ") for name in on_gpu["gpu_name"] if name})
-    most = int(cases["world_size"].max()) if len(cases) else 1
+    most = cases["world_size"].max()  # NaN where no case says it
     if len(names) != 1:
         return " and ".join(names)
-    return f"one {names[0]}" if most <= 1 else f"{most} {names[0]}s"
+    return f"{int(most)} {names[0]}s" if most > 1 else f"one {names[0]}"

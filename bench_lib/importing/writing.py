@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bench_lib import __version__, schema
 from bench_lib.errors import DataError, UsageError
 from bench_lib.importing.formats import read
 from bench_lib.importing.found import FoundCase, FoundRun, Source
+from bench_lib.journaling import readable
 from bench_lib.journaling.held import IMPORTED
 from bench_lib.journaling.journal import write_table
 from bench_lib.layout import MERGED, TABLES, CampaignFolder, check_name
@@ -81,13 +80,19 @@ def _tables(path: Path, rows: dict[str, list[Row]]) -> dict[str, pa.Table]:
 
 
 def _only_imported(folder: CampaignFolder) -> None:
-    """Raise UsageError where the campaign holds runs of this suite: one more stack there helps nobody."""
-    commands = (
-        str(command or "")
-        for path in folder.parquet_files("runs")
-        for command in pq.read_table(path, columns=["command"])["command"].to_pylist()
-    )
-    if folder.journals() or not all(command.startswith(IMPORTED) for command in commands):
+    """Raise UsageError where the campaign holds runs of this suite: one more stack there helps nobody.
+
+    Also where it holds what cannot be read, and might be such runs.
+    """
+    files = folder.parquet_files("runs")
+    if damaged := readable.unreadable(files):
+        raise UsageError(
+            f"{damaged[0]} cannot be read, so nothing tells whose runs campaign {folder.name!r} holds; "
+            "remove or restore that file, then import again"
+        )
+    held = sum(1 for _ in readable.rows(files, ["run_id"]))
+    imported = sum(str(row["command"]).startswith(IMPORTED) for row in readable.rows(files, ["command"]))
+    if folder.journals() or imported < held:
         raise UsageError(
             f"campaign {folder.name!r} holds measurements of this suite, and results of other tools are "
             "never compared with them; name another campaign with --campaign"
@@ -96,13 +101,9 @@ def _only_imported(folder: CampaignFolder) -> None:
 
 def _stack_of(folder: CampaignFolder, run_id: str) -> str:
     """The stack of a run that the campaign holds, "" where it holds none such."""
-    for path in folder.parquet_files("runs"):
-        if path.stem in (run_id, MERGED):
-            rows = pq.read_table(path, columns=["run_id", "stack"])
-            own = rows.filter(pc.equal(rows["run_id"].cast("string"), run_id))["stack"].to_pylist()
-            if own:
-                return str(own[0])
-    return ""
+    files = [path for path in folder.parquet_files("runs") if path.stem in (run_id, MERGED)]
+    own = (str(row["stack"]) for row in readable.rows(files, ["run_id", "stack"]) if row["run_id"] == run_id)
+    return next(own, "")
 
 
 def _rows(
