@@ -222,3 +222,16 @@ def test_a_flipped_bit_is_named_and_the_file_stays(folder: CampaignFolder, table
         with pytest.raises(DataError, match=rf"{table}/r22\.parquet"):
             merge.merge(folder.results, "c")
         assert file.read_bytes() == flipped
+
+
+@pytest.mark.parametrize("renamed", ["seconds", "sample"])
+def test_a_column_that_no_table_has_is_named_and_the_file_stays(folder: CampaignFolder, renamed: str) -> None:
+    """A merge writes the columns it knows and removes the file: a renamed one would be lost with it."""
+    path = folder.table("samples", "r22")
+    found = pq.read_table(path)
+    names = [f"{name}_s" if name == renamed else name for name in found.column_names]
+    pq.write_table(found.rename_columns(names).replace_schema_metadata(found.schema.metadata), path)
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=rf"r22\.parquet has the column '{renamed}_s', which .* would lose"):
+        merge.merge(folder.results, "c")
+    assert path.read_bytes() == before

@@ -103,13 +103,20 @@ def _joined(table: str, files: list[Path]) -> pa.Table:
 def _read(table: str, file: Path) -> pa.Table:
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:  # a flipped bit must not pass
-            found = schema.conform(table, stored.read())
+            rows = stored.read()
+            found = schema.conform(table, rows)
         found.validate(full=True)
-        return found
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read ({error}); remove or restore it, then merge again") from None
     except DataError as error:
         raise DataError(f"{file} {error}") from None
+    if unknown := [name for name in rows.column_names if name not in found.column_names]:
+        # The file is removed after a merge: what no column takes would be gone.
+        raise DataError(
+            f"{file} has the column {unknown[0]!r}, which this suite does not know and a merge would lose; "
+            "restore the file, or merge with the version of the suite that wrote it"
+        )
+    return found
 
 
 def finish_dead(folder: CampaignFolder, say: Callable[[str], object] = _to_stderr) -> list[Path]:
