@@ -605,6 +605,17 @@ def test_imported_runs_may_be_merged_and_added_to(tmp_path):
     assert set(store.load(tmp_path, ["imported"]).runs["stack"]) == {"old", "new"}
 
 
+def test_a_file_is_noticed_in_what_was_merged_elsewhere(tmp_path):
+    path = files.nccl_table(tmp_path / "a.txt")
+    import_file(path, "old", "imported", tmp_path)
+    merge(tmp_path, "imported")
+    folder = CampaignFolder(tmp_path, "imported")
+    for table in ("samples", "cases", "runs"):  # as a merge in a bucket names them
+        folder.table(table, "merged").rename(folder.table(table, f"merged-{'0' * 32}"))
+    with pytest.raises(UsageError, match="already, as stack 'old'"):
+        import_file(path, "new", "imported", tmp_path)
+
+
 def test_where_nothing_is_shared_the_comparison_says_so(tmp_path):
     import_file(files.nccl_table(tmp_path / "a.txt"), "old", "mixed", tmp_path)
     write_campaign(tmp_path, "mixed", {"new": 1.0}, rounds=3, null=False)

@@ -101,7 +101,9 @@ def _only_imported(folder: CampaignFolder) -> None:
 
 def _stack_of(folder: CampaignFolder, run_id: str) -> str:
     """The stack of a run that the campaign holds, "" where it holds none such."""
-    files = [path for path in folder.parquet_files("runs") if path.stem in (run_id, MERGED)]
+    # Of results elsewhere each merge has a name of its own, which begins so.
+    names = folder.parquet_files("runs")
+    files = [path for path in names if path.stem == run_id or path.stem.startswith(MERGED)]
     own = (str(row["stack"]) for row in readable.rows(files, ["run_id", "stack"]) if row["run_id"] == run_id)
     return next(own, "")
 
