@@ -593,9 +593,47 @@ def test_columns_that_are_empty_are_no_traceback(tmp_path, table, columns):
     assert {row.change for row in comparison.cases} <= {Change.SAME, Change.UNCLEAR}
 
 
+def test_flags_count_also_where_the_case_does_not_say_how_many(tmp_path):
+    flags = ["throttled"] * 10 + [""] * 10
+    rounds(tmp_path, 3, old={"measured": [synthetic.measurement(CASE, [1e-4] * 20, flags=flags)]})
+    for path in CampaignFolder(tmp_path, "demo").parquet_files("cases"):
+        data = pq.read_table(path)
+        place, field = data.column_names.index("n_flagged"), data.schema.field("n_flagged")
+        journal.write_table(path, data.set_column(place, field, pa.nulls(data.num_rows, field.type)))
+    said = reasons(compared(tmp_path), CASE.case.case_id)
+    assert said == ["old: over 10 % of its samples are flagged throttled (3 runs)"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_quantity_that_is_no_number_is_told_and_warns_nobody(tmp_path):
+    odd = synthetic.replace(CASE, quantities={"hits": math.inf, "misses": 2.0})
+    rounds(tmp_path, 3, measured=[odd])
+    for path in CampaignFolder(tmp_path, "demo").parquet_files("cases"):
+        data = pq.read_table(path)
+        place, field = data.column_names.index("quantities"), data.schema.field("quantities")
+        rows = [[("hits", math.inf), ("misses", 2.0)]] * data.num_rows
+        journal.write_table(path, data.set_column(place, field, pa.array(rows, field.type)))
+    told = {row.unit: (row.change, row.reason) for row in compared(tmp_path).quantities}
+    assert told["hits"][0] is Change.NOT_COMPARABLE
+    assert "6 of its values are not positive" in told["hits"][1]
+    assert told["misses"][0] is Change.SAME
+
+
 @pytest.mark.parametrize("margin", [float("nan"), -2.0])
 def test_a_case_without_a_margin_is_left_out(tmp_path, margin):
     rounds(tmp_path, 3, measured=[synthetic.replace(CASE, margin=margin)])
+    comparison = compared(tmp_path)
+    assert comparison.cases == ()
+    assert "holds no margin" in reasons(comparison, CASE.case.case_id)[0]
+
+
+def test_a_margin_without_an_end_makes_nothing_the_same(tmp_path):
+    rounds(tmp_path, 3)
+    for path in CampaignFolder(tmp_path, "demo").parquet_files("cases"):
+        data = pq.read_table(path)
+        place, field = data.column_names.index("margin"), data.schema.field("margin")
+        endless = pa.array([math.inf] * data.num_rows, field.type)
+        journal.write_table(path, data.set_column(place, field, endless))
     comparison = compared(tmp_path)
     assert comparison.cases == ()
     assert "holds no margin" in reasons(comparison, CASE.case.case_id)[0]

@@ -172,7 +172,7 @@ def _measured_otherwise(others: pd.DataFrame, what: str) -> LeftOut:
 
 
 def _log(values: "pd.Series[float]") -> Floats:
-    logs: Floats = np.log(values.where(values > 0).to_numpy())
+    logs: Floats = np.log(values.where((values > 0) & np.isfinite(values)).to_numpy())
     return logs
 
 

@@ -152,20 +152,21 @@ def _names(cases: pd.DataFrame) -> list[Name]:
 
 
 def _medians(measured: Blocks, names: Sequence[Name]) -> dict[str, Any]:
-    """Of the samples of each name: their median, their number, that of usable ones, the most common flag."""
+    """Of the samples of each name: their median, the most common flag, and how many are there and fit."""
     at = np.array([measured.places.get(name, -1) for name in names], dtype=int)
     flags = np.array([*measured.commonest_flags, None], dtype=object)
     numbers = {"median": measured.medians, "read": measured.sizes, "usable": measured.usable}
+    numbers |= {"flagged": measured.flagged}
     return {"flag": flags[at]} | {name: np.append(of, np.nan)[at] for name, of in numbers.items()}
 
 
 def _why(cases: pd.DataFrame) -> "pd.Series[str]":
     """Why each row cannot be used; "" when it can."""
     read, expected = cases["read"].fillna(0), cases["n_samples"].fillna(cases["read"]).fillna(0)
-    flagged = cases["n_flagged"].fillna(0)
+    flagged = cases["n_flagged"].fillna(cases["flagged"]).fillna(0)
     why = pd.Series("", index=cases.index, dtype=object)
     for holds, text in (  # the last that holds is the one told
-        (~(cases["margin"] >= 0), "holds no margin to judge it by"),
+        (~((cases["margin"] >= 0) & np.isfinite(cases["margin"])), "holds no margin to judge it by"),
         (flagged > MOST_FLAGGED * expected, _doubt),
         (cases["usable"] != read, "holds samples that are not positive numbers"),
         ((read != expected) | (read == 0), "not all of its samples could be read"),

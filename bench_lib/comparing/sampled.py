@@ -53,6 +53,12 @@ class Blocks:
         return np.diff(np.concatenate([[0], np.cumsum(good)])[self.starts])
 
     @cached_property
+    def flagged(self) -> Ints:
+        """How many samples of each block have a flag."""
+        has = np.array([flag != "" for flag in self.flags], dtype=bool)[self.flag]
+        return np.diff(np.concatenate([[0], np.cumsum(has)])[self.starts])
+
+    @cached_property
     def commonest_flags(self) -> list[str | None]:
         """The flag that most samples of each block have, the first of several; None where none has one."""
         found: list[str | None] = [None] * len(self.names)
