@@ -130,6 +130,11 @@ def test_a_case_of_the_suite_in_words_says_nothing_twice(op, family, params, tex
     assert case_text(row(op, family, **params)) == text
 
 
+def test_a_damaged_parameter_is_no_traceback():
+    first, second = (row("conv", "amp_conv", shape=["a"], size=size) for size in (1, 2))
+    assert case_text(first, [first, second]) == "convolution (size 1)"
+
+
 def test_a_side_is_known_by_the_versions_that_differ():
     cupy = Difference("stack", "cupy", "absent", "14.2")
     nccl = Difference("stack", "nccl", "(sha256 ab)", "2.28.9")

@@ -71,7 +71,8 @@ def value_text(name: str, value: str, op: str = "") -> str | None:
 
 def _shared(among: Sequence[CaseChange]) -> set[str]:
     """The parameters that say nothing: the metric, which is told apart, and what is equal in all cases."""
-    own = [set(row.params.items()) for row in among]
+    # As text: a damaged file may hold a list for a value.
+    own = [{(name, repr(value)) for name, value in row.params.items()} for row in among]
     equal = {name for name, _ in set.intersection(*own)} if len(own) > 1 else set()
     return {"metric", *equal}
 
