@@ -28,7 +28,7 @@ def find(name: str) -> Path | None:
 def content(path: Path, what: str) -> dict[str, Any]:
     """What a TOML file holds; `what` file it is. Raises UsageError where it cannot be read or is none."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a mark first
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; name another {what} file") from None
     except (ValueError, RecursionError) as error:

@@ -50,6 +50,11 @@ def test_a_claim_of_your_own_is_ten_lines(tmp_path):
     assert (claim.needs, claim.ranks, claim.on_gpu) == ("1 GPU", 1, True)
 
 
+def test_a_file_with_the_mark_that_some_editors_put_first_is_read(tmp_path):
+    (claim,) = read(tmp_path, b"\xef\xbb\xbf" + ENTRY.replace("\n", "\r\n").encode()).claims
+    assert claim.id == "mine"
+
+
 TIME = ENTRY.partition("baseline")[0].replace("0.10", "1e-6") + 'effect = "value"\n'
 
 
@@ -133,6 +138,7 @@ WRONG = [
     (ENTRY.replace("0.10", "inf"), "has value = inf, expected a number"),
     (ENTRY.replace("0.10", "9" * 400), "expected a number"),
     (ENTRY.replace("0.10", "true"), "has value = True, expected a number"),
+    (ENTRY + 'inside = { cudart = "12.4" }', "has 'inside', which narrows a contrast or a value"),
     (ENTRY + "tolerance = -0.1", "has tolerance = -0.1, expected a number"),
     (ENTRY + "range = [0.1, 0.2]", "has 'range', but kind 'at least' has one number"),
     (ENTRY.replace("at least", "range").replace("value = 0.10", "range = [0.2, 0.1]"), "two shares in order"),

@@ -222,6 +222,10 @@ def _whole(entry: Entry, claim: Claim) -> None:
         raise entry.error("is about a value itself, which needs a number and no sides")
     if claim.effect is not Effect.VALUE and not compared:
         raise entry.error("has no sides; name baseline and candidate, or a contrast")
+    if claim.inside and not (claim.contrasts or claim.effect is Effect.VALUE):
+        raise entry.error(
+            "has 'inside', which narrows a contrast or a value; say it in baseline and candidate"
+        )
     if claim.cost and claim.kind in (Kind.AT_LEAST, Kind.EXISTS):
         raise entry.error(f"is a cost of kind {str(claim.kind)!r}; a cost is 'up to', 'about' or a range")
     _possible(entry, claim)
