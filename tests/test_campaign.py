@@ -602,6 +602,11 @@ def test_canaries_of_the_suite_are_measured_beside_a_folder_of_your_own(kit: Kit
         kit.plan(families=("mine", "canery"), benchmarks=own)
 
 
+def test_a_folder_that_begins_with_a_dash_is_no_option(kit: Kit) -> None:
+    words = kit.plan(results=Path("-r")).arguments("here")
+    assert words[words.index("--results") + 1] == "./-r"
+
+
 def test_the_stored_command_is_the_whole_command(kit: Kit) -> None:
     plan = kit.plan(families=("launch", "canary"), quick=True, null=False, wheels=Path("my wheels"))
     assert plan.command == (

@@ -126,16 +126,21 @@ class Plan:
 
     def arguments(self, stack_name: str) -> list[str]:
         """The arguments of pytest in a process of `stack_name`."""
-        words = [*map(str, self.places), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
+        words = [*map(_word, self.places), "-p", "cuda_gains", "-p", "benchmark", "-p", "no:cacheprovider"]
         words += ["--capture=sys"]  # what C code prints goes to the log, which is kept short
         words += ["--campaign", self.campaign]
-        words += ["--stack", stack_name, "--results", str(self.results), "--device", self.device]
+        words += ["--stack", stack_name, "--results", _word(self.results), "--device", self.device]
         words += ["--ranks", self.ranks] if self.ranks != _ALL else []
         words += ["--soak", f"{self.soak:g}"] if self.soak else []
         words += ["-k", self.keyword] if self.keyword else []
         words += _each("--nccl", self.nccl)
         words += [*_each("--family", self.families), *_flags({"--quick": self.quick, "--full": self.full})]
         return words + ([] if self.wheels is None else ["--wheels", str(self.wheels)]) + list(self.extra)
+
+
+def _word(path: Path) -> str:
+    """A path as an argument of its own: one that begins with a dash would be taken for an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def _each(option: str, values: tuple[str, ...]) -> list[str]:
