@@ -61,6 +61,10 @@ def test_a_soak_of_six_seconds(torch, tmp_path, capsys):
 PLANTED = """
 import torch
 from bench_lib.alloc_traces import replay
+from bench_lib.alloc_traces.memory import CudaMemory
+from bench_lib.alloc_traces.trace import Event, whole
+from bench_lib.errors import WrongResult
+from bench_lib.model import Policy
 
 MIB = 1 << 20
 policy = Policy("test", samples=5, budget_seconds=1.0, min_samples=3, max_warmup_seconds=0.1)

@@ -71,8 +71,8 @@ def measured(tmp_path_factory) -> list[dict]:
     seconds = samples.groupby("case_id", observed=True)["seconds"].median()
     return [
         {
-            **row,
             **json.loads(row["params"]),
+            **row,  # last: `nbytes` is what is moved, read and written, not the parameter
             "facts": dict(row["facts"]),
             "seconds": seconds.get(row["case_id"]),
         }
