@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench_lib import schema
+from bench_lib.campaigns.merge import merge
 from bench_lib.comparing import store
 from bench_lib.errors import DataError, UsageError
 from bench_lib.journaling import journal
@@ -208,6 +209,22 @@ def test_several_campaigns_are_read_together(tmp_path):
     campaign(tmp_path)
     synthetic.write_campaign(tmp_path, "other", {"x": 1.0}, rounds=1, null=False)
     assert set(store.load(tmp_path, ["demo", "other"]).runs["campaign"]) == {"demo", "other"}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_campaign_is_what_its_folder_is_called(tmp_path, merged):
+    """Folders are renamed and copied: two of one old name would be one, and one of two old names two."""
+    campaign(tmp_path)
+    synthetic.write_campaign(tmp_path, "more", {"x": 1.0}, rounds=1, null=False)
+    for table in ("runs", "cases", "samples"):
+        for path in (tmp_path / "more" / table).iterdir():
+            path.rename(tmp_path / "demo" / table / path.name)
+    (tmp_path / "demo").rename(tmp_path / "before")
+    if merged:
+        merge(tmp_path, "before")
+    data = store.load(tmp_path, ["before"])
+    assert {"x", "old", "new"} <= set(data.runs["arm"])
+    assert set(data.runs["campaign"]) == set(data.cases["campaign"]) == {"before"}
 
 
 def test_the_part_of_some_runs(tmp_path):

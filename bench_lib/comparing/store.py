@@ -70,7 +70,8 @@ def load(results: Path, campaigns: Iterable[str]) -> Data:
     """Every run of some campaigns under `results`.
 
     Journals without Parquet files are runs that ended early (or still run) and are read as such. A
-    run that lies in two files counts once. Raises UsageError for a name that cannot be a folder's.
+    run that lies in two files counts once. A campaign is what its folder is called now, whatever it was
+    when it was measured. Raises UsageError for a name that cannot be a folder's.
     """
     gathered = _Gathered()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -84,7 +85,7 @@ def load(results: Path, campaigns: Iterable[str]) -> Data:
             ]
             journals = folder.journals()
             for paths, found in (*asked, (journals, map(partial(_read, _journal), journals))):
-                gathered.add(paths, found)
+                gathered.add(paths, found, name)
     return gathered.data()
 
 
@@ -144,14 +145,14 @@ class _Gathered:
         self._seen: dict[str, set[str]] = {name: set() for name in TABLES}
         self._skipped: list[tuple[str, str]] = []
 
-    def add(self, paths: Sequence[Path], read: Iterable[Tables | str]) -> None:
+    def add(self, paths: Sequence[Path], read: Iterable[Tables | str], campaign: str | None = None) -> None:
         """Add what was read of some files in this order: their tables, or the reason why not."""
         for path, tables in zip(paths, read, strict=True):
             if isinstance(tables, str):
                 self._skipped.append((str(path), tables))
                 continue
             for name, found in tables.items():
-                self._add(name, found)
+                self._add(name, found if campaign is None else _of_campaign(found, campaign))
 
     def _add(self, name: str, found: pa.Table) -> None:
         ids = set(found["run_id"].unique().to_pylist())
@@ -180,6 +181,17 @@ class _Gathered:
         # In one piece: ten thousand pieces, each with the words of all, take time as their square.
         table = self._table(name).combine_chunks()
         return pd.DataFrame({column: _series(table[column]) for column in table.column_names})
+
+
+def _of_campaign(found: pa.Table, campaign: str) -> pa.Table:
+    """The same rows, of a campaign of this name."""
+    place = found.schema.get_field_index("campaign")
+    if place < 0:
+        return found
+    field = found.schema.field(place)
+    return found.set_column(
+        place, field, pa.repeat(campaign, len(found)).dictionary_encode().cast(field.type)
+    )
 
 
 def _series(column: pa.ChunkedArray) -> Any:
