@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -87,6 +88,36 @@ def test_more_rounds_are_a_command_with_its_price(tmp_path):
         if row.lacking:
             price = duration_text(50 * row.lacking)
             assert row.next_step.endswith(f" should settle it (about {price})")
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("--campaign c", "--campaign moved"),
+        ("--campaign c --results .scratch/results", "--campaign moved --results {results}"),
+        ("--campaign c --results s3://bucket/x", "--campaign moved --results s3://bucket/x"),
+    ],
+)
+def test_the_command_is_for_the_folder_that_was_read(tmp_path, stored, told):
+    """Of another name than it was measured under, or in another place."""
+    campaign(tmp_path, 1.2, rounds=1)
+    (tmp_path / "c").rename(tmp_path / "moved")
+    plan = json.loads((tmp_path / "moved/plan.json").read_text())
+    plan["command"] = COMMAND.replace("--campaign c", stored)
+    (tmp_path / "moved/plan.json").write_text(json.dumps(plan))
+    found = asked.compared(("old", "new"), "moved", tmp_path, None)[0]
+    command = found.next_step.partition("  # ")[0]
+    expected = COMMAND.replace("--rounds 4", "--rounds 3")
+    assert command == expected.replace("--campaign c", told.format(results=tmp_path))
+
+
+def test_what_lies_in_results_is_measured_there(tmp_path, monkeypatch):
+    campaign(tmp_path / "results", 1.2, rounds=1)
+    plan = tmp_path / "results/c/plan.json"
+    plan.write_text(plan.read_text().replace("--campaign c", "--campaign c --results elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    found = asked.compared(("old", "new"), "c", Path("results"), None)[0]
+    assert found.next_step.startswith(COMMAND.replace("--rounds 4", "--rounds 3") + "  # ")
 
 
 def test_too_few_rounds_say_what_a_verdict_takes(tmp_path):

@@ -281,6 +281,14 @@ def test_the_biggest_loss_says_what_changed_and_whether_trying_mends_it(other, s
     assert extremes.answer([FAST, WORSE, *other]).endswith(said)
 
 
+def test_what_moved_of_once_only_times_is_no_nothing():
+    """Beside "3 slower" a sentence that no case is shown to be slower is a contradiction."""
+    open_ = moved("allocator/block", Change.UNCLEAR, 1.1, metric="again")
+    once = moved("allocator/block", Change.SLOWER, 15.4, metric="first")
+    assert "the biggest loss is allocator block" in extremes.answer([open_, once])
+    assert extremes.answer([open_]).startswith("No case is shown")
+
+
 def test_sentences_where_nothing_moved(tmp_path):
     text = told(made(tmp_path, synthetic.cases(2)))
     assert text == (

@@ -44,12 +44,25 @@ def of(folder: CampaignFolder) -> Planned | None:
     plan = _read(folder.path / "plan.json")
     try:
         stacks, null, rounds = tuple(map(str, plan["stacks"])), bool(plan["null"]), int(plan["rounds"])
-        words = tuple(shlex.split(plan["command"]))
+        words = _where(shlex.split(plan["command"]), folder)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     records = [found for path in sorted((folder.path / "rounds").glob("*.json")) if (found := _read(path))]
     lasted = seconds_a_round(records)
     return Planned(stacks, null, rounds, len(records), lasted, words)
+
+
+def _where(words: list[str], folder: CampaignFolder) -> tuple[str, ...]:
+    """The words of a command for the folder that was read: it may have been moved or renamed since."""
+    here = {"--campaign": folder.path.name, "--results": str(folder.path.parent)}
+    for option, value in here.items():
+        place = words.index(option) + 1 if option in words[:-1] else 0
+        if place and "://" not in words[place]:  # a campaign elsewhere is read from a copy
+            words[place] = value
+    if "--results" in words[:-1] and here["--results"] == "results":
+        place = words.index("--results")
+        del words[place : place + 2]
+    return tuple(words)
 
 
 def seconds_a_round(records: Iterable[Mapping[str, Any]]) -> float | None:

@@ -13,10 +13,11 @@ _FEW = 3  # cases that moved: of so few two gains or losses are named
 
 
 def answer(cases: Sequence[CaseChange]) -> str:
-    """The biggest gain and loss of whole steps and of single calls; of all, where there are neither."""
+    """The biggest gain and loss of whole steps and of single calls; of all, where none of these moved."""
     steps, calls = steps_and_calls(cases)
     if not (_moved(steps) and _moved(calls)):
-        return _furthest_moved(cases, _whole(cases) or cases)
+        whole = _whole(cases)
+        return _furthest_moved(cases, whole if _moved(whole) or not _moved(cases) else cases)
     both = ((steps, "Of whole steps "), (calls, "Of single calls "))
     return " ".join(_furthest_moved(cases, rows, of) for rows, of in both)
 
