@@ -29,6 +29,7 @@ MEMORY_COMPILE = "h200-memory-compile"
 TOOLKITS = "h200-118-vs-124"
 PYTORCH = "h200-cu124-vs-cu130"
 PYTORCH_COMPILE = "h200-cu124-vs-cu130-compile"
+OTHERS = "h200-other-systems"
 NUMBER = r"[+-]?[\d.]+(?:x| %)? \[[^]]+\]"  # a value with its interval
 RUNTIMES = ["11.7", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0", "13.5"]
 
@@ -504,6 +505,208 @@ def test_what_exchanging_weights_costs(memory_compile):
 
 
 @pytest.fixture(scope="module")
+def others():
+    return sides.whole_stack(None, OTHERS, RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "contrast", "params"),
+    [
+        (
+            "copying tiles of 16 KiB by TMA instead of cp.async",
+            Change.SAME,
+            ("loads", "cp_async", "tma"),
+            {"op": "copy_ptx", "tile": 16384},
+        ),
+        (
+            "a product of 4096 x 4096 by Triton, tiles of 64 x 64, TMA instead of cp.async",
+            Change.FASTER,
+            ("loads", "cp_async", "tma"),
+            {"op": "gemm", "m": 4096, "tile": "64x64x64"},
+        ),
+        (
+            "copying tiles of 128 x 128 by Triton, TMA instead of plain loads",
+            Change.SLOWER,
+            ("loads", "plain", "tma"),
+            {"op": "copy", "tile": "128x128"},
+        ),
+        (
+            "attention by cuDNN instead of FlashAttention, forward, bf16",
+            Change.FASTER,
+            ("backend", "flash", "cudnn"),
+            {"op": "attention", "direction": "forward"},
+        ),
+        (
+            "copies on a stream of their own beside products, pinned memory to the GPU",
+            Change.FASTER,
+            ("streams", "one", "two"),
+            {"memory": "pinned", "direction": "to_gpu"},
+        ),
+        (
+            "the same with pageable memory",
+            Change.FASTER,
+            ("streams", "one", "two"),
+            {"memory": "pageable", "direction": "to_gpu"},
+        ),
+        (
+            "a DataLoader with 4 workers instead of none, a batch",
+            Change.FASTER,
+            ("workers", "0", "4"),
+            {"op": "dataloader"},
+        ),
+        (
+            "small kernels of 4 processes under MPS instead of time-sliced, a request",
+            Change.FASTER,
+            ("sharing", "time_sliced", "mps"),
+            {"op": "small_kernels", "clients": 4, "metric": "per_request"},
+        ),
+        (
+            "the same with products of 1024 x 1024",
+            Change.FASTER,
+            ("sharing", "time_sliced", "mps"),
+            {"op": "gemm", "clients": 4, "metric": "per_request"},
+        ),
+        (
+            "expandable segments instead of native, a first block of 1 GiB",
+            Change.SLOWER,
+            ("backend", "native", "expandable_segments"),
+            {"op": "block", "metric": "first", "nbytes": 1 << 30},
+        ),
+        (
+            "torch starts CUDA with eager loading instead of lazy",
+            Change.SLOWER,
+            ("loading", "lazy", "eager"),
+            {"op": "torch", "work": "cuda_init"},
+        ),
+        (
+            "ResNet-50 to ONNX by the older exporter instead of dynamo's",
+            Change.FASTER,
+            ("exporter", "dynamo", "torchscript"),
+            {"op": "export", "network": "resnet50"},
+        ),
+    ],
+)
+def test_the_table_of_other_systems(others, line, change, contrast, params):
+    rows = compare.contrast(others, *contrast).cases
+    (row,) = [row for row in rows if params.items() <= {"op": row.op, **row.params}.items()]
+    assert row.change is change
+    assert row.n >= 4
+    assert f"| {line} | {row_text(row)} | {change} |" in LONG
+
+
+WORDS = " ".join(LONG.split())
+
+
+def test_what_loads_through_tma_give(others):
+    paces = {"copies": [], "products": []}
+    for baseline in ("cp_async", "plain"):
+        for row in compare.contrast(others, "loads", baseline, "tma").cases:
+            if row.ratio and (baseline == "cp_async" or row.op == "copy"):
+                paces["products" if row.op == "gemm" else "copies"].append(1 / row.ratio)
+    copies, products = (f"{min(found):.2f} to {max(found):.2f} times" for found in paces.values())
+    assert f"ran at {copies} the pace of those without and products at {products};" in WORDS
+    plain = [v for k, v in values_of(others, "tma", nbytes=256 << 20).items() if ("loads", "plain") in k]
+    assert f"already move {2 * (256 << 20) / min(plain) / 1e12:.1f} of the 4.8 TB/s" in WORDS
+
+
+def test_what_attention_gives(others):
+    (flop,) = set(others.data.cases.query("op == 'attention' and params.str.contains('forward')")["flop"])
+    rates = {}
+    for backend in ("cudnn", "flash"):
+        found = values_of(others, "tma", backend=backend, direction="forward")
+        (rates[backend],) = (flop / seconds / 1e12 for seconds in found.values())
+    assert "by cuDNN {cudnn:.0f} TFLOP/s forward".format(**rates) in WORDS
+    assert "the generation before) {flash:.0f};".format(**rates) in WORDS
+    ran = others.data.cases.query("op == 'attention_default'")["facts"]
+    assert all("cudnn" in dict(facts)["operators"] for facts in ran)
+
+
+def test_what_the_allocators_reserve(others):
+    def told(backend):
+        asked = {"metric": "again", "backend": backend}
+        parts = {
+            unit: {
+                dict(key)["trace"]: value
+                for key, value in values_of(others, "allocator", unit, **asked).items()
+            }
+            for unit in ("peak_reserved_nbytes", "peak_nbytes")
+        }
+        traces = ("transformer", "diffusion", "adversarial")
+        return [f"{parts['peak_reserved_nbytes'][t] / parts['peak_nbytes'][t]:.2f}" for t in traces]
+
+    native, expandable, pool = map(told, ("native", "expandable_segments", "cudaMallocAsync"))
+    said = "reserved {} times for a Transformer's training, {} for a diffusion-like mix and {} for an"
+    assert said.format(*native) in WORDS
+    assert "with `expandable_segments` {}, {} and {};".format(*expandable) in WORDS
+    assert "`cudaMallocAsync`, {}, {} and {}.".format(*pool) in WORDS
+    again = values_of(others, "allocator", metric="again").items()
+    times = [1e6 * seconds for key, seconds in again if "trace" in dict(key)]
+    assert f"costs {min(times):.0f} to {max(times):.0f} µs" in WORDS
+
+
+def test_what_streams_give(others):
+    rows = compare.contrast(others, "streams", "one", "two").cases
+    paces = {(row.params["memory"], row.params["direction"]): 1 / row.ratio for row in rows}
+    (bound,) = {
+        f"{value:.2f}"
+        for value in values_of(
+            others, "stream_overlap", "overlap_bound", memory="pinned", direction="to_gpu"
+        ).values()
+    }
+    pinned, pageable = paces["pinned", "to_gpu"], paces["pageable", "to_gpu"]
+    assert f"came to {pinned:.2f} times the pace of one (at most {bound} was possible)" in WORDS
+    assert f"pageable memory to {pageable:.2f} times" in WORDS
+
+
+def test_what_mps_gives(others):
+    rows = compare.contrast(others, "sharing", "time_sliced", "mps").cases
+    rows = [row for row in rows if row.metric == "per_request"]
+    paces = {(row.op, row.params["clients"]): 1 / row.ratio for row in rows}
+    assert f"do {paces['small_kernels', 4]:.2f} times as many requests together" in WORDS
+    assert f"half the GPU {paces['gemm', 4]:.2f} times" in WORDS
+    assert {row.change for row in rows if row.params["clients"] == 1} == {Change.SAME}
+    for op in ("small_kernels", "gemm"):
+        alone, two = (
+            row.baseline for n in (1, 2) for row in rows if (row.op, row.params["clients"]) == (op, n)
+        )
+        assert alone < two  # time-sliced, a request of all together
+
+
+def test_what_lazy_loading_saves(others):
+    def sums(loading):
+        steps = [{"work": work, "loading": loading} for work in ("cuda_init", "matmul", "convolution")]
+        found = [
+            [next(iter(values_of(others, "module_loading", unit, **step).values())) for step in steps]
+            for unit in ("seconds", "taken_nbytes")
+        ]
+        seconds, nbytes = map(sum, found)
+        return f"{seconds:.3g} s and {nbytes / (1 << 20):.0f} MiB"
+
+    assert f"took torch {sums('lazy')} of the GPU, with eager loading {sums('eager')};" in WORDS
+    (context,) = {
+        f"{nbytes / (1 << 20):.0f}"
+        for api in ("driver", "cudart")
+        for nbytes in values_of(others, "module_loading", "taken_nbytes", api=api).values()
+    }
+    assert f"the context itself takes {context} MiB either way" in WORDS
+
+
+def test_what_exports_to_onnx(others):
+    exports = others.data.cases.query("family == 'onnx_export' and op == 'export'")
+    assert set(exports["status"]) == {"ok"}
+    assert len(exports) == 4 * 5
+    assert max(dict(one)["relative_error"] for one in exports["quantities"]) < 5e-7
+    assert "the same within 5e-07" in WORDS
+    made = {
+        exporter: next(
+            iter(values_of(others, "onnx_export", "exports_succeeded", exporter=exporter).values())
+        )
+        for exporter in ("dynamo", "torchscript")
+    }
+    assert "{dynamo:.0f} came through dynamo's and {torchscript:.0f} through the".format(**made) in WORDS
+
+
+@pytest.fixture(scope="module")
 def judgements():
     return judged.verdicts(RESULTS).claims
 
@@ -527,7 +730,7 @@ def test_the_table_of_claims_is_what_is_judged(claims):
         ends = [re.search(NUMBER, one.shown)[0] for one in (found[0], found[-1])]
         assert re.findall(NUMBER, shown) == (ends if len(found) > 1 else ends[:1])
         campaigns = len({one.campaign for one in found})
-        said = f"{len(found)} findings in {campaigns} campaigns"
+        said = f"{len(found)} findings in {campaigns} campaign{'s' * (campaigns != 1)}"
         assert shown.endswith(said) if len(found) > 1 else "findings" not in shown
 
 

@@ -61,6 +61,7 @@ def write(results: Path, out: Path, tell: Callable[[str], None] = lambda line: N
     listed = read(results / LIST)
     names = list(dict.fromkeys(one.campaign for one in listed))
     of_campaign = [[one for one in listed if one.campaign == name] for name in names]
+    of_campaign.sort(key=len, reverse=True)  # the longest begins first: no core is idle beside it at the end
     opened, made = Results(results), dict[str, Card | str]()
     for name in sides.campaigns(results):
         opened.campaign(name)  # once, for all processes
