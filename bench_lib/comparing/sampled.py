@@ -165,7 +165,9 @@ def holding(samples: pa.Table, column: str, wanted: Collection[str]) -> pa.Table
 
 def _middle(rows: Floats) -> Floats:
     low, high = _middle_two(rows)
-    return (low + high) / 2
+    with np.errstate(over="ignore"):  # what is too large for a float is no time either
+        middle: Floats = (low + high) / 2
+    return middle
 
 
 def _middle_two(rows: Floats) -> tuple[Floats, Floats]:

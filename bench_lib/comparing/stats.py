@@ -93,7 +93,8 @@ def spread_floor(step: Floats, value: Floats) -> Floats:
     Each reading is uniform within a step, variance q**2/12. Without it identical medians on a coarse
     clock give a spread of zero and no test. Never exactly zero, so that a test is always possible.
     """
-    floor: Floats = np.maximum(step / value / math.sqrt(6), 1e-12)
+    with np.errstate(over="ignore"):  # a value of nearly nothing: no spread of it is too wide
+        floor: Floats = np.maximum(step / value / math.sqrt(6), 1e-12)
     return floor
 
 
